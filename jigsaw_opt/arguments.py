@@ -28,6 +28,11 @@ _WORDS = {
 """Types in words: one value, and several."""
 
 
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
 def typed(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Have a function refuse arguments of other types than it states, and options by keyword that it does not know."""
     own, hints_of = signature(function), cache(lambda: get_type_hints(function))
@@ -56,7 +61,7 @@ def typed(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 def require_fields(made: Any) -> None:
     """Refuse an object of a dataclass whose fields are of other types than the class states."""
-    types = get_type_hints(type(made))
+    types = _hints(made.__class__)
     if wrong := [*_wrongly_typed(types, {name: getattr(made, name) for name in types})]:
         raise UsageError.of(wrong)
 

@@ -34,7 +34,6 @@ __all__ = [
     "not_together",
     "out_of_range",
     "reason_of",
-    "require_a",
     "spelled_by",
     "unsupported",
     "with_article",
@@ -383,18 +382,6 @@ def spelled_by(spelling: Callable[[str, object], str]) -> Iterator[None]:
         yield
     finally:
         _SPELLING.reset(token)
-
-
-def require_a(kinds: type | tuple[type, ...], given: object, name: str = "") -> None:
-    """Refuse an argument of another type, such as the name of an instance in its place.
-
-    `name`: its name; empty where it is called as its type is, in lower case.
-    """
-    if not isinstance(given, kinds):
-        names = [kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,))]
-        path = name or names[0].lower()
-        told = f"{path} is {with_article(' or '.join(names))}, not {kind_of(given)}; {_GIVERS[names[0]]}"
-        raise UsageError(told, code="wrong-type", path=path)
 
 
 def giver_of(expected: object) -> str:

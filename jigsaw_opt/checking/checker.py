@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from jigsaw_opt.arguments import typed
 from jigsaw_opt.checking.phases import of_phases
 from jigsaw_opt.checking.violation import RULES, Violation
-from jigsaw_opt.errors import require_a
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 
 
+@typed
 def check(instance: Instance, plan: Plan) -> tuple[Violation, ...]:
     """List every broken rule (specification: correct-plan).
 
@@ -32,8 +33,6 @@ def check(instance: Instance, plan: Plan) -> tuple[Violation, ...]:
     UsageError
         One of them is something else, such as the name of a file.
     """
-    require_a(Plan, plan)
-    require_a(Instance, instance)
     return violations(instance, plan)
 
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from jigsaw_opt.arguments import typed
 from jigsaw_opt.checking.checker import violations
 from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.errors import CheckFailedError, require_a
+from jigsaw_opt.errors import CheckFailedError
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.text import counted
 
 
+@typed
 def require_correct(instance: Instance, plan: Plan, source: str = "the plan", more: str = "") -> None:
     """Refuse a plan that breaks a rule, with the first of them.
 
     `source`: what the plan is called. `more`: what the message ends with.
     """
-    require_a(Instance, instance)
-    require_a(Plan, plan)
     broken = violations(instance, plan)
     if broken:
         told = f"is wrong in {counted(len(broken), 'place')}, first {broken[0]}{more}"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
-from jigsaw_opt.errors import Problem, UsageError, argument, require_a
+from jigsaw_opt.arguments import typed
+from jigsaw_opt.errors import Problem, UsageError, argument
 from jigsaw_opt.executor import require_torch
 from jigsaw_opt.executor.catalogue import stages_entry
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
@@ -13,14 +13,13 @@ from jigsaw_opt.instances.profiles import is_estimate
 from jigsaw_opt.planning.burst.schedule import burst_schedule
 from jigsaw_opt.planning.pipeline.model_parts import stated_parts
 from jigsaw_opt.planning.pipeline.torch_csv import flow_schedule, torch_schedules
+from jigsaw_opt.problem.measured.replay import Replay
 from jigsaw_opt.text import named
-
-if TYPE_CHECKING:
-    from jigsaw_opt.problem.measured.replay import Replay
 
 _LOGGER = logging.getLogger(__name__)
 
 
+@typed
 def run_plan(request: ReplayRequest) -> Replay | None:
     """Carry a plan out with PyTorch, one process a GPU: groups side by side, each phase after the one before it.
 
@@ -48,7 +47,6 @@ def run_plan(request: ReplayRequest) -> Replay | None:
     RunFailedError
         A process was killed, a model raised, or a loss is no number. No process is left.
     """
-    require_a(ReplayRequest, request, "request")
     stages = _stages(request)
     require_torch()
     _tell(request)

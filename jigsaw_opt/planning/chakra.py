@@ -21,10 +21,10 @@ from jigsaw_opt.documents.readers.chakra.trace import (
 )
 from jigsaw_opt.problem.compiled.activities import ActivityNetwork
 from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
-from jigsaw_opt.problem.compiled.timetable import Gpu
+from jigsaw_opt.problem.compiled.timetable import Gpu, Timetable
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.solvers.activities.flat import network_of
+from jigsaw_opt.solvers.activities.timetables import gpus_of, planned_network, starts_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +58,10 @@ class _NamedActivity:
 
 def chakra_traces(instance: Instance, plan: Plan) -> ChakraTraces:
     """Return the traces of a plan that keeps every rule; of a cyclic one, those of one period."""
-    planned = {job.name: job for job in plan.jobs}
-    operations = compile_instance(instance)
-    place = operations.cluster.gpus.place_of
-    jobs = [
-        planned[name]
-        for name in (*(it.name for it in operations.jobs), *(it.job.name for it in operations.task_graphs))
-    ]
-    gpus = [[place[name] for name in job.gpus] for job in jobs]
-    levels = [job.levels for job in jobs[: len(operations.jobs)]]
-    network = network_of(operations, gpus, levels, within_slots=True)
-    starts = [it.start_us for job in jobs for it in job.operations]
-    starts = network.with_milestones(starts, plan.period_us)
-    named = _named(operations, gpus, [len(job.iterations) for job in jobs])
+    operations, timetable = compile_instance(instance), Timetable.of(plan.jobs, plan.period_us)
+    network = planned_network(operations, timetable, within_slots=True)
+    starts = network.with_milestones(starts_of(timetable), plan.period_us)
+    named = _named(operations, gpus_of(operations, timetable), [len(job.iterations) for job in timetable.plans])
     return _Writer(operations, network, starts, named).traces()
 
 

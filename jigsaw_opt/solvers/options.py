@@ -4,49 +4,27 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from math import inf
-from numbers import Integral, Real
 from threading import Event as Flag
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
-from jigsaw_opt.arguments import typed
-from jigsaw_opt.errors import Problem, UsageError, argument, kind_of
+from jigsaw_opt.arguments import require_fields
+from jigsaw_opt.errors import Problem, UsageError, argument
 from jigsaw_opt.solvers.engines.parameters import Parameter
-from jigsaw_opt.text import suggestion
-
-if TYPE_CHECKING:
-    from jigsaw_opt.solvers.params import SearchParams
+from jigsaw_opt.solvers.params import SearchParams
 
 MOST_THREADS = 1_000
 """More threads than this no machine has cores for, and engines would try to start them all."""
 
-_LIMITS = ("time_limit", "gap", "target", "no_improvement", "work_limit")
-_NUMBERS: Mapping[str, type] = {**dict.fromkeys(_LIMITS, Real), "seed": Integral, "threads": Integral}
-LIMITS = (*_LIMITS, "seed", "threads", "without_bounds", "listed", "survivable", "cancel")
+LIMITS = (
+    *("time_limit", "gap", "target", "no_improvement", "work_limit", "seed", "threads"),
+    *("without_bounds", "listed", "survivable", "cancel"),
+)
 """Options that a method keeps to unless it says otherwise: also one that ends sooner, or draws nothing, keeps to them,
 and `SolveState` judges plans for all."""
-_KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "engine_parameters": (
-        "a mapping from names to values",
-        lambda given: isinstance(given, Mapping) and all(isinstance(name, str) for name in given),
-    ),
-    "engine_log": (
-        "a function or a level of logging",
-        lambda given: given is None or callable(given) or isinstance(given, int),
-    ),
-    "params": ("a SearchParams", lambda given: given is None or hasattr(given, "without")),
-    "without_bounds": (
-        "a tuple of names",
-        lambda given: isinstance(given, tuple | list | set | frozenset) and all(isinstance(one, str) for one in given),
-    ),
-    "listed": ("true or false", lambda given: isinstance(given, bool)),
-    "survivable": ("true or false", lambda given: isinstance(given, bool)),
-    "cancel": ("a threading.Event", lambda given: hasattr(given, "set") and hasattr(given, "is_set")),
-}
-"""What the other options are, in words, and whether a value is that."""
 _MOST = 10**15
 """Limits are at most so much, beyond which floats leave out whole numbers; infinity stands for none."""
 _GRACE_SHARE, _GRACE_SECONDS = 0.025, 0.4
@@ -66,7 +44,7 @@ class GivenOptions(TypedDict, total=False):
     engine_parameters: Mapping[str, Parameter]
     engine_log: Callable[[str], None] | int | None
     params: SearchParams | None
-    without_bounds: tuple[str, ...]
+    without_bounds: Collection[str]
     listed: bool
     survivable: bool
     cancel: Flag
@@ -126,7 +104,7 @@ class Options:
     engine_parameters: Mapping[str, Parameter] = field(default_factory=dict)
     engine_log: Callable[[str], None] | int | None = None
     params: SearchParams | None = None
-    without_bounds: tuple[str, ...] = ()
+    without_bounds: Collection[str] = ()
     listed: bool = False
     survivable: bool = False
     cancel: Flag = field(default_factory=Flag, compare=False)
@@ -141,7 +119,7 @@ class Options:
         return _made_anew, (others, self.cancel.is_set())
 
     def __post_init__(self) -> None:
-        self._require_kinds()
+        require_fields(self)
         wrong = [
             Problem(name, f"{argument(name)} is at least 0 and at most {_MOST}, not {value}", code="out-of-range")
             for name in ("time_limit", "gap", "no_improvement", "work_limit")
@@ -157,20 +135,6 @@ class Options:
             raise UsageError.of(wrong)
         for name in ("seed", "threads"):  # Numbers of numpy are too narrow for what is made of them.
             object.__setattr__(self, name, int(getattr(self, name)))
-
-    def _require_kinds(self) -> None:
-        wrong = [
-            (name, f"is a {'whole ' if kind is Integral else ''}number, not {value!r}")
-            for name, kind in _NUMBERS.items()
-            if not isinstance(value := getattr(self, name), kind) and not (kind is Real and value is None)
-        ]
-        wrong += [
-            (name, f"is {wanted}, not {kind_of(getattr(self, name))}")
-            for name, (wanted, fits) in _KINDS.items()
-            if not fits(getattr(self, name))
-        ]
-        if wrong:
-            raise UsageError.of(Problem(name, f"{argument(name)} {told}", code="wrong-type") for name, told in wrong)
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -218,25 +182,14 @@ def _made_anew(others: dict[str, Any], cancelled: bool) -> Options:
     return made
 
 
-@typed
 def options_of(options: Options | None, given: Mapping[str, Any]) -> Options:
     """Return options of an object, of keywords, or of both.
 
     `options`: the object; None for the defaults. `given`: options by keyword, in the place of the object's defaults.
     """
-    base, known = options or Options(), [field.name for field in fields(Options)]
-    hints = ((name, suggestion(name, known)) for name in given if name not in known)
-    wrong = [
-        Problem(name, f"there is no option {name!r}" + (f"; {hint}" if hint else ""), code="unknown-option")
-        for name, hint in hints
-    ]
-    twice = (name for name in given if name in base.given or (name == "cancel" and options is not None))
-    told = "is given twice: in the options and by keyword"
-    wrong += (Problem(name, f"{name} {told}", code="not-together") for name in twice)
-    try:
-        made = replace(base, **{name: given[name] for name in given if name in known}) if given else base
-    except UsageError as error:
-        raise UsageError.of([*wrong, *error.problems]) from None
-    if wrong:
-        raise UsageError.of(wrong)
-    return made
+    base = options or Options()
+    twice = [name for name in given if name in base.given or (name == "cancel" and options is not None)]
+    if twice:
+        told = "is given twice: in the options and by keyword"
+        raise UsageError.of(Problem(name, f"{name} {told}", code="not-together") for name in twice)
+    return replace(base, **given) if given else base

@@ -8,7 +8,7 @@ from typing import Unpack
 
 from jigsaw_opt.arguments import typed
 from jigsaw_opt.documents import add_job
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, require_a, unsupported
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, unsupported
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
@@ -51,10 +51,8 @@ class Session:
         Some job has a task graph, or an argument is of another type.
     """
 
+    @typed
     def __init__(self, instance: Instance, plan: Plan | None = None) -> None:
-        require_a(Instance, instance)
-        if plan is not None:
-            require_a(Plan, plan)
         if instance.task_graph_jobs:
             raise unsupported(
                 "instance",
@@ -144,6 +142,7 @@ class Session:
         self.origin_us, self.now_us = self.origin_us + origin, now_us
         return tuple(sorted(before - {job.name for job in self.instance.jobs}))
 
+    @typed
     def solve(
         self, options: Options | None = None, *, on_event: Report | None = None, **option: Unpack[GivenOptions]
     ) -> Result:

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
+from jigsaw_opt.arguments import typed
 from jigsaw_opt.checking import violations
 from jigsaw_opt.errors import (
     InvalidInputError,
     Problem,
-    UsageError,
     argument,
-    kind_of,
     missing_option,
     not_together,
-    require_a,
     unsupported,
 )
 from jigsaw_opt.problem.compiled.operations import Operations
@@ -27,14 +25,13 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.options import GivenOptions, Options, options_of
 from jigsaw_opt.solvers.registry import find, require_options
+from jigsaw_opt.solvers.resolve import Fix
 from jigsaw_opt.solvers.result import Report, Result
 from jigsaw_opt.solvers.run import find_solver, run
 from jigsaw_opt.solvers.solve_state.request import Opening, Request, Solver
 
-if TYPE_CHECKING:
-    from jigsaw_opt.solvers.resolve import Fix
 
-
+@typed
 def solve(
     instance: Instance,
     method: str | Solver = "auto",
@@ -92,7 +89,6 @@ def solve(
         The plan that was made did not pass `check`.
     """
     request = Request(instance, options_of(options, option))
-    _require_types(start, fix, on_event)
     if request.options.survivable:
         from jigsaw_opt.solvers.resolve.survivable import solve_survivable
 
@@ -112,7 +108,6 @@ def solve(
 def _openings(request: Request, method: Solver, start: Plan, fix: Fix | None) -> tuple[Opening, ...]:
     """Return what offers first plans from a plan of the instance, or of another one."""
     from jigsaw_opt.solvers.phased.continued import Continued
-    from jigsaw_opt.solvers.resolve import Fix
     from jigsaw_opt.solvers.resolve.openings import StartPlan
     from jigsaw_opt.solvers.resolve.repaired import Repaired
 
@@ -145,17 +140,6 @@ def _openings(request: Request, method: Solver, start: Plan, fix: Fix | None) ->
     elif cannot is None and fix is not None:
         openings.insert(0, Repaired(start, fix, improves=chooses))
     return tuple(openings)
-
-
-def _require_types(start: object, fix: object, on_event: object) -> None:
-    if start is not None:
-        require_a(Plan, start, "start")
-    if fix is not None:
-        from jigsaw_opt.solvers.resolve import Fix
-
-        require_a(Fix, fix)
-    if on_event is not None and not callable(on_event):
-        raise UsageError(f"on_event is a function, not {kind_of(on_event)}", code="wrong-type", path="on_event")
 
 
 def _keeps(start: Plan, fix: Fix, operations: Operations, timetable: Timetable) -> bool:

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jigsaw_opt.errors import TooLargeError, require_a
+from jigsaw_opt.arguments import typed
+from jigsaw_opt.errors import TooLargeError
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph, compile_task_graph
 from jigsaw_opt.problem.instance import Instance
@@ -238,10 +239,9 @@ class ClusterLanes:
         return [self.links[link] for link in channel.links] if channel else []
 
 
+@typed
 def picture(instance: Instance, plan: Plan) -> Picture:
     """Return the lanes of a correct plan."""
-    require_a(Instance, instance)
-    require_a(Plan, plan)
     if plan.is_phased:
         end = max(phase.end_us for _, _, phase in plan.all_phases())
         return Picture(instance, plan, _phase_lanes(instance, plan), end, memory=memory_use(instance, plan))

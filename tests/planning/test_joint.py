@@ -23,10 +23,10 @@ from jigsaw_opt.planning.partition.positions import positions_of
 from jigsaw_opt.planning.partition.result import decode_partition, partition_tree
 from jigsaw_opt.planning.pipeline.costs import PipelineCosts
 from jigsaw_opt.planning.pipeline.costs import costs_of as pipeline_costs
-from jigsaw_opt.planning.pipeline.list_schedule import list_schedule, rules_of
+from jigsaw_opt.planning.pipeline.list_schedule import list_schedule, makespan_us, rules_of
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.planning.pipeline.schedule import schedule_of
-from jigsaw_opt.planning.pipeline.stages import PipelineProblem, makespan_us, peak_bytes, pipeline_instance
+from jigsaw_opt.planning.pipeline.stages import PipelineProblem, peak_bytes, pipeline_instance
 from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve

@@ -15,11 +15,12 @@ from jigsaw_opt.planning.joint import PipelineChoices, plan_pipeline
 from jigsaw_opt.planning.joint.less_memory import with_less_memory
 from jigsaw_opt.planning.pipeline.asynchronous import _building_block, asynchronous
 from jigsaw_opt.planning.pipeline.costs import AsyncStage, PipelineCosts
+from jigsaw_opt.planning.pipeline.list_schedule import makespan_us
 from jigsaw_opt.planning.pipeline.named import ORDERS
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.planning.pipeline.schedule import PipelineSchedule, require_memory, schedule_of
 from jigsaw_opt.planning.pipeline.search import names_of, search_schedule
-from jigsaw_opt.planning.pipeline.stages import PipelineProblem, held_bytes, makespan_us, peak_bytes
+from jigsaw_opt.planning.pipeline.stages import PipelineProblem, held_bytes, peak_bytes
 from jigsaw_opt.planning.pipeline.stated import orders_of
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges

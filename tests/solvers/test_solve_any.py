@@ -21,7 +21,6 @@ from jigsaw_opt.solvers.registry import ignored
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.solvers.solve_state import SolveState
-from jigsaw_opt.solvers.stop import no_plan
 
 NET = Model((Segment("l", {"v": 3}, {"v": 4}, 5, 6),))
 
@@ -128,8 +127,12 @@ def test_of_short_jobs_a_phased_plan_is_tried_where_no_other_is_found(monkeypatc
     assert 6.0 < listed[0] <= 7.0
 
 
-def test_a_solve_without_a_plan_may_end_early() -> None:
-    state = SimpleNamespace(least=None, seconds=3.0)
-    assert no_plan(3.0).holds(state) and not no_plan(3.1).holds(state)
-    state.least = 1
-    assert not no_plan(3.0).holds(state)
+def test_a_solve_without_a_plan_may_end_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    operations = compile_instance(one_server(Job("a", "net", 1, 3)))
+    state = SolveState("early", operations, Options(threads=1), lambda event: None)
+    monkeypatch.setattr(SolveState, "seconds", 3.0)
+    for limit, reason in ((3.1, None), (3.0, StoppedBy.TIME)):
+        state.end_without_plan(limit)
+        assert state.reason() is reason
+    state.objective = 10**9
+    assert state.reason() is None

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise, zip_longest
+from itertools import zip_longest
 
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import UsageError, argument
@@ -19,13 +19,16 @@ from jigsaw_opt.executor.replay.presence import PhasePart, phase_parts, seams
 from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.problem.compiled.activities import ActivityNetwork
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations, compile_instance
-from jigsaw_opt.problem.compiled.timetable import JobDecision, assemble
+from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, assemble
 from jigsaw_opt.problem.depth import FullDepth
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.measured.replay import Policy
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.solvers.activities.flat import Arc
+from jigsaw_opt.solvers.activities.flat import flatten
+from jigsaw_opt.solvers.activities.ranks import in_order
+from jigsaw_opt.solvers.activities.repeating import Waits, earliest, least_period
+from jigsaw_opt.solvers.activities.timetables import gpus_of, levels_of, planned_network, starts_of, timetable_of
 
 
 def alone_part(instance: Instance, plan: Plan, names: Collection[str]) -> PhasePart:
@@ -37,73 +40,40 @@ def alone_part(instance: Instance, plan: Plan, names: Collection[str]) -> PhaseP
     numbers = tuple(number for number, job in enumerate(instance.jobs) if job.name in names)
     own = altered(instance, jobs=tuple(instance.jobs[number] for number in numbers))
     kept = plan.with_jobs(tuple(plan.jobs[number] for number in numbers))
-    network = _network(own, kept)
-    arcs = list(_arcs(network, kept))
-    period = kept.period_us
-    starts = _starts(network, arcs, period or 0)
-    assert starts is not None, "the plan is correct"
-    if period is not None:
-        least = 1
-        while least < period:  # the plan's own period is long enough
-            middle = (least + period) // 2
-            found = _starts(network, arcs, middle)
-            if found is None:
-                least = middle + 1
-            else:
-                starts, period = found, middle
-    moments = iter(starts)
-    jobs = tuple(job.moved(lambda _: next(moments)) for job in kept.jobs)
+    operations, timetable = compile_instance(own), Timetable.of(kept.jobs, kept.period_us)
+    network, period = planned_network(operations, timetable, within_slots=True), kept.period_us
+    starts = network.with_milestones(starts_of(timetable), period)
+    flat = flatten(network)
+    order = in_order(flat, starts)
+    if period is None:
+        starts = earliest(flat, order)
+    else:
+        found = least_period(_waits(network, starts, period), order, 1, period)
+        assert found is not None, "the plan's own period is long enough"
+        period, starts = found
+    gpus, levels = gpus_of(operations, timetable), levels_of(timetable)
+    jobs = timetable_of(operations, network.jobs, gpus, starts, period, levels).plans_of(own)
     length = max(job.end_us for job in jobs) if period is None else period
     made = replace(kept.with_jobs(jobs).with_period(period), instance_sha256=instance_sha256(own))
     made = replace(made, status="feasible", objective=length, bound=0, solver={"name": "alone"})
     return PhasePart(next(phase for _, _, phase in made.all_phases()), own, made, numbers, (0,) * len(numbers), 1)
 
 
-def _network(instance: Instance, plan: Plan) -> ActivityNetwork:
-    """Return the operations of a plan, and what they wait for."""
-    operations = compile_instance(instance)
-    network, place_of = ActivityNetwork(operations.routes, instance.horizon), operations.cluster.gpus.place_of
-    graphs = {graph.name: graph for graph in operations.jobs}
-    by_name = {graph.job.name: graph for graph in operations.task_graphs}
-    for job in plan.jobs:
-        gpus = [place_of[name] for name in job.gpus]
-        if job.name in graphs:
-            network.add_data_parallel(graphs[job.name], gpus, job.levels)
-        else:
-            network.add_task_graph(by_name[job.name], gpus)
-    return network
-
-
-def _arcs(network: ActivityNetwork, plan: Plan) -> Iterator[Arc]:
-    """Yield what operations wait for, and the order in which GPUs and links take them in the plan."""
-    lengths = [each.duration_us for each in network.activities]
+def _waits(network: ActivityNetwork, starts: Sequence[int], period: int) -> Waits:
+    """Return what operations wait for, and the order in which GPUs and links take them in a cyclic plan."""
+    lengths, turns = [each.duration_us for each in network.activities], defaultdict[object, list[tuple[int, int]]](list)
+    found: list[list[tuple[int, int, int]]] = [[] for _ in lengths]
     for before, after, periods, offset in network.waits:
-        yield Arc(before, after, lengths[before] if offset is None else offset, periods)
-    planned = [operation.start_us for job in plan.jobs for operation in job.operations]
-    cycle = plan.period_us or max(planned) + 1
-    turns: dict[object, list[tuple[int, int, int]]] = defaultdict(list)
-    for number, (activity, start) in enumerate(zip(network.activities, planned, strict=True)):
+        found[after].append((before, lengths[before] if offset is None else offset, periods))
+    for number, activity in enumerate(network.activities):
         for resource in (*activity.gpus, *activity.links) if activity.duration_us else ():
-            turns[resource].append((start % cycle, number, start // cycle))
+            turns[resource].append((starts[number] % period, number))
     for own in turns.values():
-        own.sort()
-        for (_, before, one), (_, after, other) in pairwise(own):
-            yield Arc(before, after, lengths[before], one - other)
-        if plan.period_us is not None:
-            yield Arc(own[-1][1], own[0][1], lengths[own[-1][1]], own[-1][2] - own[0][2] + 1)
-
-
-def _starts(network: ActivityNetwork, arcs: Sequence[Arc], period: int) -> list[int] | None:
-    """Return the earliest starts at a period; None where something would wait for itself."""
-    starts = [activity.release_us for activity in network.activities]
-    for _ in range(len(starts) + 1):
-        is_done = True
-        for before, after, length, periods in arcs:
-            if (moment := starts[before] + length - periods * period) > starts[after]:
-                starts[after], is_done = moment, False
-        if is_done:
-            return starts
-    return None
+        order = [number for _, number in sorted(own)]
+        for before, after in zip(order, (*order[1:], order[0]), strict=True):
+            turn = starts[before] // period - starts[after] // period + (after == order[0])
+            found[after].append((before, lengths[before], turn))
+    return found
 
 
 def at_full_depth(instance: Instance) -> Instance:
@@ -167,9 +137,7 @@ class _BaselineSchedule:
 
     def __init__(self, operations: Operations, plan: Plan) -> None:
         self._operations = operations
-        servers = {server.name: index for index, server in enumerate(operations.cluster.servers)}
-        split = [[gpu.rpartition("/") for gpu in job.gpus] for job in plan.jobs]
-        self.decisions = [JobDecision([(servers[s], int(k)) for s, _, k in gpus], [], [], []) for gpus in split]
+        self.decisions = [JobDecision(own, [], [], []) for own in gpus_of(operations, Timetable.of(plan.jobs, None))]
         self._free: defaultdict[tuple[int, int] | int, int] = defaultdict(int)
 
     def add_iteration(self, number: int) -> None:

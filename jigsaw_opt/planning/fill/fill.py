@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -61,17 +60,14 @@ class FilledHoles:
         return "optimal" if self.rate_bound == self.rate else "feasible"
 
 
-def busy_us(instance: Instance, plan: Plan, names: Collection[str]) -> Counter[str]:
-    """Return for each GPU (``server/index``) the time of the blocks of some jobs in a period, in microseconds.
-
-    Microseconds by name of a GPU; a GPU without blocks of these jobs counts 0.
-    """
-    busy: Counter[str] = Counter()
+def _busy_us(instance: Instance, plan: Plan, names: Collection[str]) -> int:
+    """Return the time of the blocks of some jobs in a period, in microseconds, each on as many GPUs as it takes."""
+    busy = 0
     for job, done in zip(instance.jobs, plan.jobs, strict=True):
         for iteration in done.iterations if job.name in names else ():
             for number, slots in enumerate(job.block_slots()):
                 block = iteration.blocks[number]
-                busy.update({done.gpus[slot]: block.end_us - block.start_us for slot in slots})
+                busy += len(slots) * (block.end_us - block.start_us)
     return busy
 
 
@@ -227,7 +223,7 @@ def _result(search: VectorSearch, first: Alone) -> Planned[FilledHoles]:
     plan = replace(best.plan, instance_sha256=instance_sha256(instance))
     require_correct(instance, plan, "filling")
     bound = max(best.rate, search.bound())
-    holes = instance.cluster.gpu_count * plan.objective - busy_us(instance, plan, search.kept).total()
+    holes = instance.cluster.gpu_count * plan.objective - _busy_us(instance, plan, search.kept)
     details = FilledHoles(
         iterations=chosen,
         value=best.value,
@@ -236,7 +232,7 @@ def _result(search: VectorSearch, first: Alone) -> Planned[FilledHoles]:
         foreground_us=first.plan.objective,
         foreground_bound_us=first.bound,
         allowed_us=loads.allowed_us,
-        filled=busy_us(instance, plan, chosen).total() / holes if holes else 0.0,
+        filled=_busy_us(instance, plan, chosen) / holes if holes else 0.0,
     )
     return Planned(instance, plan, *_period_bound(best.value, bound, first.bound), details)
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from jigsaw_opt.problem.compiled.activities import ActivityNetwork
 from jigsaw_opt.problem.compiled.operations import Operations
-from jigsaw_opt.problem.compiled.timetable import Gpu
+from jigsaw_opt.problem.compiled.timetable import Gpu, Timetable
 from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
+from jigsaw_opt.solvers.activities.timetables import planned_network, starts_of
 
 Resource = Gpu | int
 """A GPU, or the index of a link."""
@@ -48,25 +48,15 @@ class KeptPlan:
     def __init__(self, operations: Operations, plan: Plan) -> None:
         self.plan, self.period_us = plan, plan.objective
         self._busy: dict[Resource, list[tuple[int, int]]] = defaultdict(list)
-        self._network = ActivityNetwork(operations.routes, "cyclic")
-        numbers = gpu_numbers(operations)
-        graphs = {job.name: job for job in operations.jobs}
-        shapes = {graph.job.name: graph for graph in operations.task_graphs}
-        done: list[tuple[int, int]] = []
-        for job in plan.jobs:
-            gpus = [numbers[name] for name in job.gpus]
-            if job.name in graphs:
-                self._network.add_data_parallel(graphs[job.name], gpus, job.levels)
-            else:
-                self._network.add_task_graph(shapes[job.name], gpus, within_slots=False)
-            done += [(operation.start_us, operation.end_us) for operation in job.operations]
-            # Milestones use and hold nothing, so that any time will do.
-            done += [done[-1]] * (len(self._network.activities) - len(done))
+        timetable = Timetable.of(plan.jobs, plan.period_us)
+        self._network = planned_network(operations, timetable)
+        starts = self._network.with_milestones(starts_of(timetable), plan.period_us)
+        done = [(at, at + own.duration_us) for at, own in zip(starts, self._network.activities, strict=True)]
         for activity, (start, end) in zip(self._network.activities, done, strict=True):
             used: tuple[Resource, ...] = (*activity.gpus, *activity.links) if activity.duration_us else ()
             for resource in used:
                 self._busy[resource].append((start, end))
-        self.moments = sorted({start % self.period_us for start, _ in done})
+        self.moments = sorted({start % self.period_us for start in starts_of(timetable)})
         self.starts = [
             (resource, start % self.period_us)
             for resource, times in self._busy.items()

@@ -10,10 +10,11 @@ from jigsaw_opt.planning.joint.stage_table import stage_table
 from jigsaw_opt.planning.partition.costs import Level
 from jigsaw_opt.planning.partition.positions import positions_of
 from jigsaw_opt.planning.partition.result import OuterStage, Partition, Stage
+from jigsaw_opt.planning.pipeline.list_schedule import makespan_us
 from jigsaw_opt.planning.pipeline.named import ORDERS
 from jigsaw_opt.planning.pipeline.orders import Orders
 from jigsaw_opt.planning.pipeline.search import names_of
-from jigsaw_opt.planning.pipeline.stages import PipelineProblem, makespan_us, peak_bytes
+from jigsaw_opt.planning.pipeline.stages import PipelineProblem, peak_bytes
 from jigsaw_opt.problem.measured.layers import input_bytes_of
 
 _NO_TIME = 2**53 - 1

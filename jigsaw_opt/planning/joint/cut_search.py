@@ -12,10 +12,10 @@ from jigsaw_opt.planning.joint.cut_bound import cut_bound_us
 from jigsaw_opt.planning.joint.stage_table import Cut, StageTable
 from jigsaw_opt.planning.joint.virtual_bound import VirtualBound
 from jigsaw_opt.planning.limits import Limits
-from jigsaw_opt.planning.pipeline.list_schedule import RULES, list_schedule, rules_of
+from jigsaw_opt.planning.pipeline.list_schedule import RULES, list_schedule, makespan_us, rules_of
 from jigsaw_opt.planning.pipeline.orders import Orders
 from jigsaw_opt.planning.pipeline.search import fitting
-from jigsaw_opt.planning.pipeline.stages import PipelineProblem, makespan_us
+from jigsaw_opt.planning.pipeline.stages import PipelineProblem
 
 
 def balanced_cut(table: StageTable) -> Cut | None:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from jigsaw_opt.errors import WrongPlanError
-from jigsaw_opt.planning.pipeline.list_schedule import list_schedule, rules_of
+from jigsaw_opt.planning.pipeline.list_schedule import list_schedule, makespan_us, rules_of
 from jigsaw_opt.planning.pipeline.orders import Orders
 from jigsaw_opt.planning.pipeline.search import fitting
-from jigsaw_opt.planning.pipeline.stages import PipelineProblem, held_bytes, makespan_us, peak_bytes
+from jigsaw_opt.planning.pipeline.stages import PipelineProblem, held_bytes, peak_bytes
 
 _CLOSE = 64
 """The least memory is searched for up to one part of so many."""

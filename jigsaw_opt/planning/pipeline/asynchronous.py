@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import lcm
 
 from jigsaw_opt.errors import InfeasibleError, out_of_range
 from jigsaw_opt.planning.pipeline.costs import AsyncStage
 from jigsaw_opt.planning.pipeline.schedule import plan_of_starts
-from jigsaw_opt.planning.pipeline.stages import GPU_TYPE, alone_on_server, sent
+from jigsaw_opt.planning.pipeline.stages import GPU_TYPE, alone_on_server, sends
 from jigsaw_opt.planning.planned import Planned
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
@@ -154,21 +155,20 @@ def _instance(
         for number, stage in enumerate(stages)
         for copy in range(stage.replicas)
     ]
-    blocks, transfers, edges, holds = [], [], [], []
-    last = len(stages) - 1
+    at, last = [*product(range(count), range(len(stages)))], len(stages) - 1
+    blocks = tuple(
+        TaskGraphBlock(f"{kind}{batch}.{number}", (_slot(stages, number, batch),), {GPU_TYPE: length})
+        for batch, number in at
+        for kind, length in (("F", stages[number].forward_us), ("B", stages[number].backward_us))
+    )
+    holds = tuple(
+        MemoryInterval(f"F{batch}.{number}", f"B{batch}.{number}", stages[number].activation_bytes)
+        for batch, number in at
+        if stages[number].activation_bytes
+    )
+    sizes = [stage.transfer_us for stage in stages]
+    transfers, edges = sends(at, len(stages), sizes, lambda batch, number: _slot(stages, number, batch))
     for batch in range(count):
-        for number, stage in enumerate(stages):
-            slot = _slot(stages, number, batch)
-            for kind, length in (("F", stage.forward_us), ("B", stage.backward_us)):
-                blocks.append(TaskGraphBlock(f"{kind}{batch}.{number}", (slot,), {GPU_TYPE: length}))
-            if stage.activation_bytes:
-                holds.append(MemoryInterval(f"F{batch}.{number}", f"B{batch}.{number}", stage.activation_bytes))
-            for kind, other in (("F", number + 1), ("B", number - 1)):
-                if 0 <= other <= last:
-                    delay = stages[min(number, other)].transfer_us
-                    added = sent(kind, batch, number, other, delay, (slot, _slot(stages, other, batch)))
-                    transfers += added[0]
-                    edges += added[1]
         edges.append(Edge(f"F{batch}.{last}", f"B{batch}.{last}"))
         # Minibatch `batch + allowed` begins when this one has ended; it is in iteration `lag` from this one.
         lag, later = divmod(batch + allowed, count)
@@ -177,7 +177,7 @@ def _instance(
         tuple(_slot(stages, number, copy) for copy in range(stage.replicas)) for number, stage in enumerate(stages)
     )
     family = AsynchronousFamily(copies, allowed)
-    shape = TaskGraph(tuple(slots), tuple(blocks), tuple(transfers), tuple(edges), "none", tuple(holds), family)
+    shape = TaskGraph(tuple(slots), blocks, tuple(transfers), tuple(edges), "none", holds, family)
     return alone_on_server(name, TaskGraphJob("pipeline", shape, 1), len(slots), memory, "cyclic")
 
 

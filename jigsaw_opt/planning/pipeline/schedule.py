@@ -18,8 +18,9 @@ from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.compiled.timetable import Timetable, objective_of
 from jigsaw_opt.problem.instance import Horizon, Instance
 from jigsaw_opt.problem.plan import Plan, TaskGraphJobPlan
-from jigsaw_opt.solvers.activities.flat import flatten, network_of
-from jigsaw_opt.solvers.activities.repeating import repeated
+from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities, flatten, network_of
+from jigsaw_opt.solvers.activities.ranks import in_order
+from jigsaw_opt.solvers.activities.repeating import earliest, repeated
 from jigsaw_opt.solvers.activities.timetables import timetable_of
 from jigsaw_opt.solvers.bounds.driver import lower_bound
 from jigsaw_opt.solvers.correct import require_correct
@@ -78,10 +79,10 @@ def timetable_of_orders(pipeline: PipelineProblem, instance: Instance, orders: O
     operations = compile_instance(instance)
     gpus = [[(0, gpu) for gpu in range(pipeline.layout.gpus)]]
     network = network_of(operations, gpus)
-    order = _joint_order(operations.task_graphs[0], orders)
-    if instance.horizon == "finite":
-        return timetable_of(operations, network.jobs, gpus, network.earliest(order), None)
     flat = flatten(network)
+    order = _joint_order(operations.task_graphs[0], flat, orders)
+    if instance.horizon == "finite":
+        return timetable_of(operations, network.jobs, gpus, earliest(flat, order), None)
     # In a period of all durations together, operations follow one another, so that any order which repeats at all does
     # so.
     found = repeated(flat, order, sum(flat.duration_us))
@@ -138,25 +139,12 @@ def _checked_plan(
     return Planned(instance, plan, bound, proven.proof, details)
 
 
-def _joint_order(graph: CompiledTaskGraph, orders: Orders) -> list[int]:
+def _joint_order(graph: CompiledTaskGraph, flat: FlatActivities, orders: Orders) -> list[int]:
     """Return all operations, each behind what it waits for and behind the one before it on its GPU."""
     number = {block.name: n for n, block in enumerate(graph.shape.blocks)}
-    waiting: list[list[int]] = [[] for _ in range(graph.size)]
-    missing = [0] * graph.size
-    pairs = [(before, after) for before, after, lag in graph.edges if lag == 0]
-    for order in orders:
-        own = [number[f"{pass_.kind}{pass_.micro_batch}.{pass_.stage}"] for pass_ in order]
-        pairs += pairwise(own)
-    for before, after in pairs:
-        waiting[before].append(after)
-        missing[after] += 1
-    ready = [operation for operation, count in enumerate(missing) if count == 0]
-    # Kahn's algorithm: the list grows while it is read.
-    for operation in ready:
-        for after in waiting[operation]:
-            missing[after] -= 1
-            if missing[after] == 0:
-                ready.append(after)
-    if len(ready) < graph.size:
+    pairs = [pair for order in orders for pair in pairwise(number[each.name] for each in order)]
+    arcs = [*flat.arcs, *(Arc(before, after, 0, 0) for before, after in pairs)]
+    found = in_order(flat._replace(arcs=arcs), [0] * len(flat.job))
+    if len(found) < len(flat.job):
         raise WrongPlanError("the orders of the GPUs wait for one another")
-    return ready
+    return found

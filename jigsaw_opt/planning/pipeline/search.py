@@ -7,16 +7,11 @@ from dataclasses import replace
 
 from jigsaw_opt.documents import add_job
 from jigsaw_opt.errors import UsageError, not_together
+from jigsaw_opt.planning.pipeline.list_schedule import makespan_us
 from jigsaw_opt.planning.pipeline.named import ORDERS
 from jigsaw_opt.planning.pipeline.orders import Orders, PipelineLayout
 from jigsaw_opt.planning.pipeline.schedule import plan_of_orders, timetable_of_orders
-from jigsaw_opt.planning.pipeline.stages import (
-    PipelineProblem,
-    makespan_us,
-    peak_bytes,
-    pipeline_instance,
-    pipeline_task_graph,
-)
+from jigsaw_opt.planning.pipeline.stages import PipelineProblem, peak_bytes, pipeline_instance, pipeline_task_graph
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Horizon, Instance
 from jigsaw_opt.problem.task_graph import TaskGraphJob

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from jigsaw_opt.errors import WrongPlanError
 from jigsaw_opt.planning.pipeline.costs import PipelineCosts
-from jigsaw_opt.planning.pipeline.orders import Orders, Pass, PipelineLayout
+from jigsaw_opt.planning.pipeline.orders import Orders, PipelineLayout
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.instance import Horizon, Instance
 from jigsaw_opt.problem.task_graph import (
@@ -128,7 +127,7 @@ def pipeline_task_graph(pipeline: PipelineProblem, gpu_type: str, sizes: Sequenc
         for each in layout.passes()
     )
     edges = [Edge(f"{one}{b}.{s}", f"{other}{b}.{s}") for b, s in at for one, other in pairwise(pipeline.kinds)]
-    transfers, sending = _transfers(layout, at, sizes)
+    transfers, sending = sends(at, layout.stages, sizes, lambda _, stage: slot_of[stage])
     family = PipelineFamily(slot_of, layout.micro_batches, layout.split)
     holds = tuple(_holds(pipeline, at))
     return TaskGraph(slots, blocks, tuple(transfers), (*edges, *sending), "slot", holds, family)
@@ -145,34 +144,30 @@ def by_gpu(layout: PipelineLayout, by_stage: Sequence[int]) -> list[int]:
     return total
 
 
-def _transfers(
-    layout: PipelineLayout, at: Sequence[tuple[int, int]], sizes: Sequence[int]
+def sends(
+    at: Sequence[tuple[int, int]], stages: int, sizes: Sequence[int], slot_of: Callable[[int, int], str]
 ) -> tuple[list[TaskGraphTransfer], list[Edge]]:
-    """Return outputs sent onward, gradients sent back, and what waits for them."""
-    transfers, edges = [], []
-    last = layout.stages - 1
+    """Return outputs sent onward, gradients sent back, and what waits for them; nothing is sent within a slot.
+
+    `at`: micro-batches and stages. `sizes`: by stage but the last, bytes sent onward, and back; empty for nothing.
+    `slot_of`: the slot of a micro-batch in a stage.
+    """
+    transfers, edges = list[TaskGraphTransfer](), list[Edge]()
     for batch, stage in at:
         for kind, other in (("F", stage + 1), ("B", stage - 1)):
-            if not 0 <= other <= last:
+            if not 0 <= other < stages:
                 continue
             # What is sent back is as large as what was sent there, and both count with the earlier stage.
             size = sizes[min(stage, other)] if sizes else 0
-            slots = f"gpu{layout.gpu_of[stage]}", f"gpu{layout.gpu_of[other]}"
-            added = sent(kind, batch, stage, other, size, slots)
-            transfers += added[0]
-            edges += added[1]
+            before, after = f"{kind}{batch}.{stage}", f"{kind}{batch}.{other}"
+            ends = slot_of(batch, stage), slot_of(batch, other)
+            if size == 0 or ends[0] == ends[1]:
+                edges.append(Edge(before, after))
+                continue
+            name = f"{before}-{other}"
+            transfers.append(TaskGraphTransfer(name, size, *ends))
+            edges += [Edge(before, name), Edge(name, after)]
     return transfers, edges
-
-
-def sent(
-    kind: str, batch: int, stage: int, other: int, size: int, slots: tuple[str, str]
-) -> tuple[list[TaskGraphTransfer], list[Edge]]:
-    """Return what goes from one stage to another, and what waits for it; nothing is sent within a slot."""
-    before, after = f"{kind}{batch}.{stage}", f"{kind}{batch}.{other}"
-    if size == 0 or slots[0] == slots[1]:
-        return [], [Edge(before, after)]
-    name = f"{before}-{other}"
-    return [TaskGraphTransfer(name, size, *slots)], [Edge(before, name), Edge(name, after)]
 
 
 def _holds(pipeline: PipelineProblem, at: Sequence[tuple[int, int]]) -> list[MemoryInterval]:
@@ -219,45 +214,3 @@ def held_bytes(pipeline: PipelineProblem, orders: Orders) -> list[list[int]]:
             held -= {"F": 0, "B": whole - weights, "W": weights}[pass_.kind]
             held -= again if pass_.kind == pipeline.kinds[-1] else 0
     return found
-
-
-def makespan_us(pipeline: PipelineProblem, orders: Orders) -> int:
-    """Return the makespan when each pass begins as early as the orders allow, in microseconds.
-
-    `orders`: by GPU, its passes in their order.
-    """
-    layout, sending = pipeline.layout, pipeline.sending
-    ends: dict[Pass, int] = {}
-    done, free_at = [0] * len(orders), [0] * len(orders)
-    # Each round lets every GPU go as far as it can. If a round moves nothing and passes are left, GPUs wait for one
-    # another.
-    moved = True
-    while moved:
-        moved = False
-        for gpu, order in enumerate(orders):
-            while done[gpu] < len(order):
-                pass_ = order[done[gpu]]
-                source = _waits_for(pass_, layout.stages)
-                if source is not None and source not in ends:
-                    break
-                begin = free_at[gpu]
-                if source is not None:
-                    apart = layout.gpu_of[source.stage] != layout.gpu_of[pass_.stage]
-                    begin = max(begin, ends[source] + (sending[min(source.stage, pass_.stage)] if apart else 0))
-                free_at[gpu] = ends[pass_] = begin + pipeline.duration_us(pass_.kind, pass_.stage)
-                done[gpu] += 1
-                moved = True
-    if any(count < len(order) for count, order in zip(done, orders, strict=True)):
-        raise WrongPlanError("the orders of the GPUs wait for one another")
-    return max(free_at)
-
-
-def _waits_for(pass_: Pass, stages: int) -> Pass | None:
-    """Return the pass whose result a pass needs; the forward pass of its own stage only where no other implies it."""
-    kind, batch, stage = pass_
-    if kind == "F":
-        return Pass("F", batch, stage - 1) if stage else None
-    if kind == "W":
-        return Pass("B", batch, stage)
-    # The backward pass of the next stage comes after its forward pass, which comes after that of this stage.
-    return Pass("F", batch, stage) if stage == stages - 1 else Pass("B", batch, stage + 1)

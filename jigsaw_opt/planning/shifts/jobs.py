@@ -85,13 +85,8 @@ class RepeatedJob:
 
 def placement_of(operations: Operations, plan: Plan) -> WorkerGpus:
     """Return the GPUs of each worker of the data-parallel jobs in a plan."""
-    number = {server.name: k for k, server in enumerate(operations.cluster.servers)}
-
-    def gpu(name: str) -> Gpu:
-        server, _, index = name.rpartition("/")
-        return number[server], int(index)
-
-    return tuple(tuple(map(gpu, job.gpus)) for job in plan.data_parallel)
+    place_of = operations.instance.cluster.gpus.place_of
+    return tuple(tuple(place_of[name] for name in job.gpus) for job in plan.data_parallel)
 
 
 def repeated_jobs(operations: Operations, placement: WorkerGpus, plan: Plan) -> tuple[RepeatedJob, ...]:

@@ -188,25 +188,6 @@ class ActivityNetwork:
             raise ValueError(f"no path joins all servers of job {graph.job.name}")
         return Activity(job, 0, graph.transfer_us(operation, channel), (), channel.links, release)
 
-    def earliest(self, order: Sequence[int]) -> list[int]:
-        """Return the earliest starts on the finite horizon where GPUs and links take activities in an order.
-
-        By activity, its start in microseconds.
-        """
-        start, free = [0] * len(self.activities), dict[object, int]()
-        waits = self.waits_of()
-        for number in order:
-            activity = self.activities[number]
-            moment = activity.release_us
-            for before, offset in waits[number]:
-                moment = max(moment, start[before] + offset)
-            # What takes no time overlaps nothing, wherever it lies.
-            used = (*activity.gpus, *activity.links) if activity.duration_us > 0 else ()
-            moment = max([moment, *(free.get(resource, 0) for resource in used)])
-            start[number] = moment
-            free |= dict.fromkeys(used, moment + activity.duration_us)
-        return start
-
     def with_milestones(self, starts: Sequence[int], period_us: int | None) -> list[int]:
         """Return the starts of all activities, given those of blocks and transfers.
 

@@ -8,7 +8,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from jigsaw_opt.errors import InvalidInputError, PluginError, UsageError, require_a
+from jigsaw_opt.arguments import typed
+from jigsaw_opt.errors import InvalidInputError, PluginError, UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.rules.report import Report
@@ -79,6 +80,7 @@ class LiveScheduler:
         cluster has power caps. A time or the seed is no such number.
     """
 
+    @typed
     def __init__(
         self,
         cluster: Cluster,
@@ -92,7 +94,6 @@ class LiveScheduler:
         journal: Callable[[Plain], None] | None = None,
         clock: Callable[[], int] | None = None,
     ) -> None:
-        require_a(Cluster, cluster)
         cluster.require_no_capacities("a live scheduler keeps none")
         check_arguments(seed=(seed, whole(LARGEST)), round_us=(round_us, TIME), restart_us=(restart_us, TIME))
         if performance is None:
@@ -194,7 +195,7 @@ class LiveScheduler:
             state = self._encoded()
 
         def twin() -> LiveScheduler:
-            made = self._again()
+            made: LiveScheduler = self._again()
             made.restore(state)
             return made
 

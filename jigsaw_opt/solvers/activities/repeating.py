@@ -15,16 +15,26 @@ from jigsaw_opt.problem.clock import check_deadline
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.solvers.activities.flat import FlatActivities
 
+Waits = Sequence[Sequence[tuple[int, int, int]]]
+"""By activity, what it waits for: the other one, how long from its start, and how many periods before."""
+
 
 def repeated(flat: FlatActivities, order: Sequence[int], limit: int) -> tuple[int, list[int]] | None:
     """Return the least period of an order, and starts that keep it; None where it is above a limit.
 
     `limit`: the largest period of interest, in microseconds.
     """
-    arcs = waits_in_order(flat, order)
-    period = max(1, *flat.duration_us)
+    return least_period(waits_in_order(flat, order), order, max(1, *flat.duration_us), limit)
+
+
+def least_period(waits: Waits, order: Sequence[int], least: int, limit: int) -> tuple[int, list[int]] | None:
+    """Return the least period, of at least `least`, that waits leave, and starts that keep it; None above a limit.
+
+    `order`: all activities; the nearer to the order of their starts, the sooner it is found.
+    """
+    period = least
     while period <= limit:
-        found = _starts(arcs, order, period)
+        found = _starts(waits, order, period)
         if isinstance(found, list):
             return period, found
         # Each circuit is a bound of its own: no smaller period keeps this order.
@@ -54,7 +64,15 @@ def waits_in_order(
     return waits
 
 
-def _starts(arcs: Sequence[Sequence[tuple[int, int, int]]], order: Sequence[int], period: int) -> list[int] | int:
+def earliest(flat: FlatActivities, order: Sequence[int]) -> list[int]:
+    """Return the earliest starts on the finite horizon where GPUs and links take activities in an order."""
+    start, waits = list(flat.release_us), waits_in_order(flat, order, repeats=False)
+    for number in order:
+        start[number] = max([start[number], *(start[before] + length for before, length, _ in waits[number])])
+    return start
+
+
+def _starts(arcs: Waits, order: Sequence[int], period: int) -> list[int] | int:
     """Return the earliest starts at a period; or, if it is too short, a period that no plan of this order is below."""
     start, cause = [0] * len(order), [-1] * len(order)
     while True:
@@ -77,7 +95,7 @@ def _starts(arcs: Sequence[Sequence[tuple[int, int, int]]], order: Sequence[int]
             return least
 
 
-def _circuit(arcs: Sequence[Sequence[tuple[int, int, int]]], cause: Sequence[int], period: int) -> int | None:
+def _circuit(arcs: Waits, cause: Sequence[int], period: int) -> int | None:
     """Return the ratio of a circuit of causes, rounded up; None if there is no circuit yet."""
     seen = [-1] * len(cause)
     for begin in range(len(cause)):
@@ -91,7 +109,7 @@ def _circuit(arcs: Sequence[Sequence[tuple[int, int, int]]], cause: Sequence[int
     return None
 
 
-def _ratio(arcs: Sequence[Sequence[tuple[int, int, int]]], cause: Sequence[int], begin: int, period: int) -> int:
+def _ratio(arcs: Waits, cause: Sequence[int], begin: int, period: int) -> int:
     """Return length over periods of a circuit, rounded up; more than any limit where no period is long enough."""
     total = turns = 0
     at = begin

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jigsaw_opt.problem.compiled.activities import TaskGraphDecision, assemble_task_graphs
+from jigsaw_opt.problem.compiled.activities import ActivityNetwork, TaskGraphDecision, assemble_task_graphs
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.timetable import Gpu, JobDecision, Timetable, assemble
-from jigsaw_opt.solvers.activities.flat import JobLevels
+from jigsaw_opt.solvers.activities.flat import JobLevels, network_of
 
 
 def timetable_of(
@@ -45,3 +45,15 @@ def starts_of(timetable: Timetable) -> list[int]:
 def levels_of(timetable: Timetable) -> list[JobLevels]:
     """Return the levels of the data-parallel jobs of a timetable."""
     return [plan.levels for plan in timetable.jobs]
+
+
+def gpus_of(operations: Operations, timetable: Timetable) -> list[list[Gpu]]:
+    """Return, by job, the GPU of each worker or slot."""
+    # Compiling leaves a huge server fewer GPUs than a plan may use.
+    place_of = operations.instance.cluster.gpus.place_of
+    return [[place_of[name] for name in plan.gpus] for plan in timetable.plans]
+
+
+def planned_network(operations: Operations, timetable: Timetable, within_slots: bool = False) -> ActivityNetwork:
+    """Return the activity network of a timetable, which has its jobs in the order of `Timetable.plans`."""
+    return network_of(operations, gpus_of(operations, timetable), levels_of(timetable), within_slots)

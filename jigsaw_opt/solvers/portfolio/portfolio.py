@@ -62,25 +62,18 @@ PORTFOLIO = Portfolio()
 
 
 def _side_by_side(solve_state: SolveState, operations: Operations) -> StoppedBy | None:
+    """Prove in another thread while this one searches; return why they ended."""
     from jigsaw_opt.solvers.search.driver import Driver
 
     search, limit = Driver(solve_state), solve_state.options.work_limit
-    work = math.inf if limit is None else limit
-
-    def run() -> StoppedBy:
+    work, workers = math.inf if limit is None else limit, solve_state.options.threads - 1
+    with ThreadPoolExecutor(1, thread_name_prefix="jigsaw-proof") as pool:
+        proof = pool.submit(in_context(partial(_prove, solve_state, operations, workers, work, search.begun)))
         try:
-            return search.run()
+            reason = search.run()
         finally:
             search.begun.set()
-
-    return _beside(partial(_prove, solve_state, operations, solve_state.options.threads - 1, work, search.begun), run)
-
-
-def _beside(prove: Callable[[], StoppedBy | None], search: Callable[[], StoppedBy]) -> StoppedBy | None:
-    """Prove in another thread while this one searches; return why they ended."""
-    with ThreadPoolExecutor(1, thread_name_prefix="jigsaw-proof") as pool:
-        proof = pool.submit(in_context(prove))
-        reason, ended = search(), proof.result()
+        ended = proof.result()
     return ended if reason is StoppedBy.COMPLETED else reason
 
 

@@ -19,7 +19,7 @@ from jigsaw_opt.solvers.activities.capacities import capacity_arcs
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities, JobLevels, flatten, network_of
 from jigsaw_opt.solvers.activities.presence import in_memory_order, most_present
 from jigsaw_opt.solvers.activities.ranks import in_order
-from jigsaw_opt.solvers.activities.repeating import repeated, waits_in_order
+from jigsaw_opt.solvers.activities.repeating import earliest, repeated
 from jigsaw_opt.solvers.activities.timetables import levels_of, starts_of, timetable_of
 from jigsaw_opt.solvers.infeasibility.together import restrict
 
@@ -123,7 +123,7 @@ class KeptOrder:
             return None
         flat = flat._replace(arcs=[*flat.arcs, *self._waits_for_capacities(flat)])
         if self._old.period_us is None:
-            return KeptTiming(flat, _earliest(self._in_job_order(flat, set(stopped)), self._order), None)
+            return KeptTiming(flat, earliest(self._in_job_order(flat, set(stopped)), self._order), None)
         found = repeated(flat, self._order, sum(flat.duration_us) + 1)
         return None if found is None else KeptTiming(flat, found[1], found[0])
 
@@ -237,11 +237,3 @@ class KeptOrder:
 def timetable_in(plan: Plan) -> Timetable:
     """Return the timetable of a plan."""
     return Timetable.of(plan.jobs, plan.period_us)
-
-
-def _earliest(flat: FlatActivities, order: Sequence[int]) -> list[int]:
-    """Return the earliest starts on the finite horizon where GPUs and links take activities in an order."""
-    start, waits = list(flat.release_us), waits_in_order(flat, order, repeats=False)
-    for number in order:
-        start[number] = max([start[number], *(start[before] + length for before, length, _ in waits[number])])
-    return start

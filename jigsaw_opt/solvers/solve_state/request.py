@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from jigsaw_opt.errors import require_a
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.problem.instance import Instance
@@ -53,9 +52,6 @@ class Request:
     options: Options = field(default_factory=Options)
     openings: tuple[Opening, ...] = ()
     conditions: tuple[Condition, ...] = ()
-
-    def __post_init__(self) -> None:
-        require_a(Instance, self.instance)
 
 
 class Solver(Protocol):

@@ -8,6 +8,7 @@ that block run under `SolveState.run`, so Ctrl-C, time and every other stop rule
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
@@ -28,11 +29,11 @@ from jigsaw_opt.solvers.result import (
     Result,
     Status,
     StoppedBy,
+    relative_gap,
 )
 from jigsaw_opt.solvers.solve_state.best_plans import SECONDS_OF_BLOCK, BestPlans
 from jigsaw_opt.solvers.solve_state.proofs import Proofs, searched_part
 from jigsaw_opt.solvers.solve_state.request import Condition, Opening, Solver
-from jigsaw_opt.solvers.stop import no_plan, stop_rules
 
 T = TypeVar("T")
 
@@ -75,7 +76,7 @@ class SolveState(BestPlans):
         self.openings, self._whole = openings, whole
         self._after = max(0.0, SECONDS_OF_BLOCK * operations.blocks - options.grace)
         self.moves: dict[str, MoveRecord] = {}
-        self._rules = stop_rules(options)
+        self._without_plan = math.inf
         self.part = searched_part(None, operations) if part is None else part
         self._proofs: Proofs = Proofs(operations, options, self.part, None if whole is None else whole._proofs)
         self._parts: list[Result] = []
@@ -147,7 +148,7 @@ class SolveState(BestPlans):
     def end_without_plan(self, seconds: float) -> None:
         """End the solve so many seconds after its start, unless there is a plan by then."""
         self._clock.end_without_plan(seconds)
-        self._rules = (*self._rules, no_plan(seconds))
+        self._without_plan = seconds
 
     def deadlines(self, limit: int) -> Mapping[int, int]:
         """Return deadlines of jobs in plans within `limit`, in microseconds by index, by the last proof with any."""
@@ -231,9 +232,25 @@ class SolveState(BestPlans):
 
     def reason(self) -> StoppedBy | None:
         """Return why the solve should stop now, or None."""
-        by_rule = (rule.reason for rule in self._rules if rule.holds(self))
-        ended = self._proofs.ends(self.least) or next(by_rule, None)
+        ended = self._proofs.ends(self.least) or self._reached()
         return ended if ended is not None or self._whole is None else self._whole.reason()
+
+    def _reached(self) -> StoppedBy | None:
+        """Return the first of the limits that the options state and that is reached."""
+        options, least = self.options, self.least
+        if options.cancel.is_set():
+            return StoppedBy.INTERRUPT
+        if least is not None:
+            if options.target is not None and least <= options.target:
+                return StoppedBy.TARGET
+            if options.gap is not None and relative_gap(least, self.proven.value) <= options.gap:
+                return StoppedBy.GAP
+            if options.no_improvement is not None and time.monotonic() - self.improved >= options.no_improvement:
+                return StoppedBy.NO_IMPROVEMENT
+        limit = min(
+            math.inf if self.limit is None else self.limit, math.inf if least is not None else self._without_plan
+        )
+        return StoppedBy.TIME if self.seconds >= limit else None
 
     def run(self, call: Callable[[], T], cancel: Callable[[], None], until: float = math.inf) -> T:
         """Run a blocking engine in a thread of its own; call `cancel` as soon as there is a reason to stop.

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.timetable import Gpu, Timetable
 from jigsaw_opt.solvers.activities.capacities import capacity_arcs, keeping_capacities
-from jigsaw_opt.solvers.activities.flat import FlatActivities, JobLevels, network_of
+from jigsaw_opt.solvers.activities.flat import FlatActivities, JobLevels
 from jigsaw_opt.solvers.activities.presence import flattened
-from jigsaw_opt.solvers.activities.timetables import levels_of, starts_of, timetable_of
+from jigsaw_opt.solvers.activities.timetables import gpus_of, levels_of, planned_network, starts_of, timetable_of
 from jigsaw_opt.solvers.result import Accepted
 from jigsaw_opt.solvers.solve_state import SolveState
 
@@ -79,10 +79,7 @@ def _current_of(operations: Operations, objective: int, timetable: Timetable) ->
 
     The result is also None where waits between jobs alone do not keep its memory.
     """
-    names = operations.cluster.gpus.place_of
-    gpus = [[names[name] for name in plan.gpus] for plan in timetable.plans]
-    levels = levels_of(timetable)
-    network = network_of(operations, gpus, levels)
+    network = planned_network(operations, timetable)
     starts = network.with_milestones(starts_of(timetable), timetable.period_us)
     flat = flattened(network, starts, operations.has_scarce_memory)
     if flat is None:
@@ -102,4 +99,5 @@ def _current_of(operations: Operations, objective: int, timetable: Timetable) ->
         # A wait for a later period would turn what comes first around.
         if any(arc.periods < 0 for arc in capacity_arcs(flat, starts, timetable.period_us)):
             return None
+    gpus, levels = gpus_of(operations, timetable), levels_of(timetable)
     return CurrentPlan(objective, gpus, levels, flat, network.jobs, starts, timetable.period_us)
