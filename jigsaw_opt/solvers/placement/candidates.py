@@ -37,7 +37,6 @@ class CandidateGenerator:
         ]
         self._blur = self.params.blur
         self._kinds: dict[int, list[list[int]]] = {}
-        self._sets: dict[int, frozenset[int]] = {}
         self._buddy_blocks: dict[tuple[int, str | None, tuple[int, ...]], list[tuple[int, ...]]] = {}
 
     def of(self, placement: PartialPlacement, index: int, thorough: bool = False) -> Iterator[list[int]]:
@@ -54,47 +53,6 @@ class CandidateGenerator:
                 if gpus is not None and (key := tuple(sorted(gpus))) not in seen:
                     seen.add(key)
                     yield gpus
-
-    def shifted(self, placement: PartialPlacement, index: int) -> tuple[list[int], int] | None:
-        """Return GPUs of a placed job after all its workers on one server have gone to another one, and that server.
-
-        Within a server, other GPUs than before may be taken.
-
-        Within a server, other GPUs than before may be taken.
-
-        None where the job is not placed, or where no other server has room.
-        """
-        assignment, rng = placement.assignments[index], self.rng
-        if assignment is None:
-            return None
-        server_of = self.layout.server_of
-        sources = list(dict.fromkeys([server_of[gpu] for gpu in assignment.gpus]))
-        source = max(rng.sample(sources, min(2, len(sources))), key=lambda s: self.use(placement, s))
-        others = [s for s in self._neighbours(index, source) if s not in sources]
-        if not others:
-            return None
-        sample = rng.sample(others, min(3, len(others)))
-        server = min(sample, key=lambda s: self.use(placement, s)) if rng.random() < 0.5 else rng.choice(sample)
-        gpus = self.replaced(placement, index, assignment.gpus, source, server)
-        return None if gpus is None else (gpus, server)
-
-    def replaced(
-        self, placement: PartialPlacement, index: int, gpus: Sequence[int], source: int, server: int
-    ) -> list[int] | None:
-        """Return the GPUs of a job with those on `source` replaced by the least loaded ones of `server`.
-
-        By slot; None where the server has no room.
-        """
-        leaving = [slot for slot, gpu in enumerate(gpus) if self.layout.server_of[gpu] == source]
-        need = placement.demands[index].need
-        free = self._sorted(placement, [gpu for gpu in self.layout.on_server[server] if gpu not in gpus])
-        free = [gpu for gpu in free if placement.cap(index, gpu) >= need[leaving[0]]]
-        if len(free) < len(leaving):
-            return None
-        after = list(gpus)
-        for slot, gpu in zip(leaving, free, strict=False):
-            after[slot] = gpu
-        return after
 
     def chosen(self, placement: PartialPlacement, index: int, gpus: Sequence[int]) -> list[int] | None:
         """Return the first GPUs with memory for the levels that a job needs, None where there are too few."""
@@ -116,23 +74,6 @@ class CandidateGenerator:
             else:
                 return None
         return chosen
-
-    def _neighbours(self, index: int, source: int) -> Sequence[int]:
-        """Return the servers that may hold workers of a job: the nearest other ones, or all."""
-        usable = self._by_kind(index)[-1]
-        rings = self.layout.near(source, self.data.operations.jobs[index].route_policy)
-        if self.rng.random() < 0.8 and len(rings) > 1:
-            kinds = self._usable(index)
-            near = [s for s in rings[1] if s in kinds]
-            if near:
-                return near
-        return usable
-
-    def _usable(self, index: int) -> frozenset[int]:
-        key = id(self.data.demands[index])
-        if key not in self._sets:
-            self._sets[key] = frozenset(self._by_kind(index)[-1])
-        return self._sets[key]
 
     def use(self, placement: PartialPlacement, server: int) -> int:
         """Return the load of the fullest link at a server, or the mean load of its GPUs if that is more."""
@@ -171,7 +112,7 @@ class CandidateGenerator:
                 usable = set(servers)
                 anchor = min(self.rng.sample(sample, min(4, len(sample))), key=lambda s: self.use(placement, s))
                 yield self._around(placement, index, usable, anchor)
-            if len(servers) <= _SAMPLE:
+            if thorough and len(servers) <= _SAMPLE:
                 yield self._anywhere(placement, index, servers)
 
     def blocks(self, index: int) -> Iterator[tuple[int, ...]]:

@@ -119,18 +119,6 @@ class PartialPlacement:
                 resolved.append(assignment)
         return resolved
 
-    def colocated(self, server: int, index: int) -> list[int]:
-        """Return the jobs on a server that share no GPU with a job."""
-        assignment = self.assignments[index]
-        inside = self.data.layout.on_server[server]
-        found = dict.fromkeys(job for gpu in inside for job in self.on_gpu[gpu])
-        own = set(assignment.gpus) if assignment is not None else set()
-        return [job for job in found if job != index and not own.intersection(self._gpus(job))]
-
-    def _gpus(self, index: int) -> Sequence[int]:
-        assignment = self.assignments[index]
-        return () if assignment is None else assignment.gpus
-
     def _weigh(self, index: int, assignment: Assignment, sign: int) -> None:
         times = sign * assignment.job.iterations
         for gpu, slot_us in zip(assignment.gpus, assignment.slot_us, strict=True):

@@ -1,7 +1,7 @@
 """Balancing: a placement whose fullest GPU, fullest link and longest job are as little as can be.
 
-Workers are moved from server to server, and jobs put elsewhere; simulated annealing decides what is kept. No
-timetable is made, so a step costs a fraction of a millisecond.
+Jobs are put elsewhere, or exchange their GPUs; simulated annealing decides what is kept. No timetable is made, so a
+step costs a fraction of a millisecond.
 """
 
 from __future__ import annotations
@@ -85,22 +85,9 @@ class LoadBalancer:
             first = self._bottleneck_job()
         if self.rng.random() < self.params.profile_share and self.shaped:
             return self._change_profile(first)
-        if kind < 0.15 or len(self.placement.assignments) == 1:
+        if kind < 0.25 or len(self.placement.assignments) == 1:
             return self._move([(first, None)])
-        if kind < 0.25:
-            return self._move([(first, None), (self._other(first), None)])
-        if kind < 0.6:
-            return self._exchange(first)
-        shift = self.generator.shifted(self.placement, first)
-        if shift is None:
-            return None
-        gpus, server = shift
-        colocated = self.placement.colocated(server, first) if kind > 0.8 else []
-        if not colocated:
-            return self._move([(first, gpus)])
-        other = self.rng.choice(colocated)
-        source = self.data.layout.server_of[next(g for g in self.assignment(first).gpus if g not in gpus)]
-        return self._swap(first, other, server, source)
+        return self._move([(first, None), (self._other(first), None)]) if kind < 0.42 else self._exchange(first)
 
     def undo(self, moved: Sequence[tuple[int, Assignment]]) -> None:
         """Put jobs back where they were."""
@@ -165,21 +152,6 @@ class LoadBalancer:
         if second == first or self.assignment(first).gpus == self.assignment(second).gpus:
             return None
         return self._move([(first, self.assignment(second).gpus), (second, self.assignment(first).gpus)])
-
-    def _swap(
-        self, first: int, second: int, server: int, source: int
-    ) -> tuple[list[tuple[int, Assignment]], float] | None:
-        """Exchange the GPUs that two jobs have on two servers."""
-        one, two = self.assignment(first), self.assignment(second)
-        self.placement.unplace(first)
-        self.placement.unplace(second)
-        gpus = self.generator.replaced(self.placement, first, one.gpus, source, server)
-        others = self.generator.replaced(self.placement, second, two.gpus, server, source)
-        self.place(second, two)
-        self.place(first, one)
-        if gpus is None or others is None:
-            return None
-        return self._move([(first, gpus), (second, others)])
 
     def _bottleneck_job(self) -> int:
         """Return a job on a GPU or link with a large load."""
