@@ -82,16 +82,6 @@ class RelocationParams:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RebalanceParams:
-    """Changes of what binds in a plan: loads of GPUs and links, or jobs of its critical circuit (move rebalance)."""
-
-    shares: tuple[float, ...] = parameter(
-        (0.01, 0.03, 0.1, 0.2), "share", "How far the largest load falls to the mean; one is drawn.", 0, 1
-    )
-    work: float = parameter(0.5, "deterministic seconds", "Work after which no further change is tried.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OrderInsertionParams:
     """Simulated annealing of the order in which jobs are inserted."""
 
@@ -142,7 +132,7 @@ class SearchParams:
         Names of moves that are left out.
     driver, opening, candidates, load_balancing, list_annealing, sequence_annealing, relocation, cp_repair
         Parameters of each part; see its class.
-    rebalance, order_insertion, cp_placement, insertion, group_insertion
+    order_insertion, cp_placement, insertion, group_insertion
         Likewise.
     """
 
@@ -155,7 +145,6 @@ class SearchParams:
     list_annealing: ListAnnealingParams = field(default_factory=ListAnnealingParams)
     sequence_annealing: SequenceAnnealingParams = field(default_factory=SequenceAnnealingParams)
     relocation: RelocationParams = field(default_factory=RelocationParams)
-    rebalance: RebalanceParams = field(default_factory=RebalanceParams)
     order_insertion: OrderInsertionParams = field(default_factory=OrderInsertionParams)
     cp_repair: CpRepairParams = field(default_factory=CpRepairParams)
     cp_placement: CpPlacementParams = field(default_factory=CpPlacementParams)

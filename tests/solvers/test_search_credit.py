@@ -15,7 +15,7 @@ from jigsaw_opt.problem import compile_instance
 from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.solvers.greedy.heuristic import timetables
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.params import DriverParams
+from jigsaw_opt.solvers.params import DriverParams, RelocationParams
 from jigsaw_opt.solvers.placement.layout import demands
 from jigsaw_opt.solvers.result import Accepted, MoveRecord, Result, StoppedBy
 from jigsaw_opt.solvers.search import Budget, Candidate, Context, Move, SearchParams, driver
@@ -24,6 +24,7 @@ from jigsaw_opt.solvers.search.driver import AdaptiveSelection
 from jigsaw_opt.solvers.search.moves import names
 from jigsaw_opt.solvers.search.moves.cp_repair import Repair
 from jigsaw_opt.solvers.search.moves.repair_model import RepairModel
+from jigsaw_opt.solvers.search.moves.restart import AnnealSequence
 from jigsaw_opt.solvers.solve_state import SolveState
 
 pytest.importorskip("ortools")
@@ -232,3 +233,16 @@ def test_an_insertion_in_vain_takes_longer_next_time_whatever_another_thread_fou
         assert move.run(context.incumbent, context.budget) is None
     assert plans[1].value == solve_state.objective > solve_state.bound
     assert [work / spent[0] for work in spent] == pytest.approx([1.0, 1.5, 2.25], rel=0.01)
+
+
+def test_another_sequence_of_the_best_plan_leaves_its_jobs_where_they_are() -> None:
+    operations = compile_instance(generate("server", 6, objective="period", releases=False))
+    params = SearchParams(relocation=RelocationParams(work=0.01))
+    solve_state = SolveState("test", operations, Options(threads=1, params=params), lambda event: None)
+    context = context_of(solve_state)
+    worst = plans_of(context)[0]
+    solve_state.offer(worst.timetable)
+    found = AnnealSequence(context).run(context.incumbent, context.budget)
+    assert found is not None
+    assert found.value < worst.value
+    assert [job.gpus for job in found.timetable.jobs] == [job.gpus for job in worst.timetable.jobs]

@@ -246,13 +246,9 @@ class HierarchicalAssignment:
         return self.fullest(groups) * self.target <= period
 
     def reassign_pairs(self, most: float) -> bool:
-        """Let pairs of groups reassign their jobs, most often those with an overloaded resource.
-
-        Return whether any did.
+        """Let pairs of groups reassign their jobs, most often those with an excess over `most`; return whether any did.
 
         A pair keeps its new assignment where the excess of both is no larger than before.
-
-        `most`: load above which a link or a server counts as too full here, as a share of the target.
         """
         groups = [*range(len(self.groups))]
         taken = self._run(reassign_pairs, groups, _PAIRS_AT_ONCE, _STEPS, HOT, COLD, most)

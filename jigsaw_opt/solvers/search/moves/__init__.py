@@ -13,7 +13,7 @@ __all__ = ["GROUP", "Move", "move_types", "names"]
 GROUP = "jigsaw_opt.moves"
 _HERE = "jigsaw_opt.solvers.search"
 _OWN = {
-    "rebalance": f"{_HERE}.moves.rebalance:Rebalance",
+    "anneal_sequence": f"{_HERE}.moves.restart:AnnealSequence",
     "group_insertion": f"{_HERE}.cyclic.period_search:GroupInsertion",
     "order_insertion": f"{_HERE}.moves.order_insertion:AnnealOrder",
     "heuristic": f"{_HERE}.moves.heuristic:Heuristic",

@@ -1,9 +1,10 @@
-"""Restart, intensify and relocate: a new placement, the best list schedule, and the best sequence, annealed."""
+"""Restart, intensify, relocate, order: a new placement, the best list schedule, and the best sequence, annealed."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
+from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.moves.list_annealing import Annealer, draft
@@ -78,18 +79,37 @@ class Relocate:
         return context.shared(SequenceAnnealing).fits
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
-        """Relocate jobs from the best plan repeatedly, for a limited work.
+        """Anneal from the best plan repeatedly, for a limited work.
 
         The best plan found, or None.
 
         `incumbent`: the best plan so far; not used, since each round asks the solve state.
         """
-        context, sequences, found = self.context, self.sequences, None
-        enough = sequences.work + context.params.relocation.work
-        while sequences.work < enough:
-            best = context.incumbent
+        found = None
+        enough = self.sequences.work + self.context.params.relocation.work
+        while self.sequences.work < enough:
+            best = self.context.incumbent
             if best is None or budget.over():
                 break
-            after = sequences.relocate(context.shared(Placing).balancer(), best.timetable)
+            after = self.annealed(best.timetable)
             found = after if after.better_than(found) else found
         return found
+
+    def annealed(self, plan: Timetable) -> Candidate:
+        """Return a plan with jobs elsewhere."""
+        return self.sequences.relocate(self.context.shared(Placing).balancer(), plan)
+
+
+class AnnealSequence(Relocate):
+    """Anneals the sequence of the best plan, whose jobs stay where they are."""
+
+    name: ClassVar[str] = "anneal_sequence"
+
+    @classmethod
+    def applies(cls, context: Context) -> bool:
+        """Return whether the horizon is cyclic and sequences are annealed at all."""
+        return context.cyclic and super().applies(context)
+
+    def annealed(self, plan: Timetable) -> Candidate:
+        """Return a plan with its operations in another order."""
+        return self.sequences.anneal(plan)
