@@ -12,7 +12,6 @@ from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.phased import timer
 from jigsaw_opt.solvers.phased.phases import Gpus
 from jigsaw_opt.solvers.phased.timer import PhaseTimer, UntimedError
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
@@ -74,10 +73,10 @@ def test_phase_that_gains_nothing_by_more_time_gets_no_more(monkeypatch: pytest.
     placement.timer.first = False
     asked: list[Options] = []
 
-    def in_vain(part: Instance, gpus: Gpus, known: Timetable | None, options: Options) -> Result:
+    def in_vain(_: PhaseTimer, part: Instance, gpus: Gpus, known: Timetable | None, options: Options) -> Result:
         asked.append(options)
         return Result(Status.FEASIBLE, StoppedBy.TIME, first.objective, 0, first)
 
-    monkeypatch.setattr(timer, "_made", in_vain)
+    monkeypatch.setattr(PhaseTimer, "_made", in_vain)
     assert placement.plan() is first and placement.plan() is first
     assert len(asked) == 1

@@ -144,6 +144,17 @@ def test_a_time_limit_is_kept() -> None:
     assert result.plan is not None and check(asked, result.plan) == ()
 
 
+def test_a_work_limit_gives_the_same_plan_again() -> None:
+    jobs = [Job(f"j{k}", "net", 2, 1000 + k) for k in range(4)]
+    asked = instance(*jobs, objective="weighted_completion")
+    results = [solve(asked, "phased", Options(threads=1, work_limit=work)) for work in (0.0, 0.3, 0.3)]
+    assert {result.stopped_by for result in results} == {StoppedBy.TIME}
+    first, one, other = (result.plan for result in results)
+    assert first is not None and check(asked, first) == ()
+    assert one is not None and other is not None and one.groups == other.groups
+    assert one.objective <= first.objective
+
+
 @pytest.mark.slow
 def test_releases_and_deadlines_are_kept() -> None:
     jobs = (

@@ -104,10 +104,11 @@ def test_no_plan_is_begun_that_cannot_be_listed_in_time(
 
 
 def test_options_that_phased_plans_are_not_made_with_ask_for_a_listed_one() -> None:
-    options = Options(threads=1, work_limit=1)
-    assert ignored(PHASED, options) == ("work_limit",) and ignored(PHASED, Options(seed=3)) == ()
+    options = Options(threads=1, listed=True)
+    assert ignored(PHASED, options) == ("listed",) and ignored(PHASED, Options(seed=3, work_limit=1)) == ()
     with pytest.raises(TooLargeError, match="phased"):
         solve(one_server(Job("a", "net", 1, 10**8)), options=options)
+    assert solve(one_server(Job("a", "net", 1, 10**8)), threads=1, work_limit=1).solver == "phased"
 
 
 def test_short_jobs_that_two_gpus_hold_only_in_turn_are_listed() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
 from jigsaw_opt.formulations.cpsat import spans_suffice
@@ -14,6 +14,7 @@ from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
 from jigsaw_opt.solvers.activities.orders.improving import Annealing
 from jigsaw_opt.solvers.activities.placing import SlotPlacement, complete
+from jigsaw_opt.solvers.activities.stepwise import SECONDS_OF_LISTING, SECONDS_OF_VISIT
 from jigsaw_opt.solvers.placement.assignment import Assignment, ProblemData
 from jigsaw_opt.solvers.placement.layout import demands
 from jigsaw_opt.solvers.placement.state import PartialPlacement, fullest_us
@@ -52,14 +53,15 @@ def _time_activities(solve_state: SolveState, placements: Mapping[str, Sequence[
     for timetable in _listed(solve_state, operations, placement):
         if timetable is not None:
             solve_state.offer(timetable)
-        if solve_state.reason() is not None:
+        if _is_over(solve_state, (operations.blocks + operations.transfers) * SECONDS_OF_LISTING):
             break
-    annealing = Annealing(solve_state, operations)
-    while solve_state.incumbent is not None and solve_state.reason() is None and not annealing.exhausted:
-        left = _ANNEALING - annealing.spent
+    annealing, spent = Annealing(solve_state, operations), 0.0
+    while solve_state.incumbent is not None and not (_is_over(solve_state, spent) or annealing.exhausted):
+        left, before = _ANNEALING - annealing.spent, annealing.spent
         if left <= 0:
             break
         annealing.step(left, math.inf)
+        spent = annealing.spent - before
 
 
 def _listed(solve_state: SolveState, operations: Operations, placement: SlotPlacement) -> Iterator[Timetable | None]:
@@ -112,6 +114,8 @@ _STRETCH = 1.5
 """Factor from one period of insertion to the next; the first is by so much longer than the load of the fullest."""
 _VISITS, _STEPS_AN_OPERATION, _MOST_STEPS = 1_000_000, 20, 4_000
 """Limits of one annealing of an order."""
+_LOOK = 3e-6
+"""Deterministic seconds of a look for room for an operation."""
 _TEMPERATURE = 0.05
 """Share of the period that its first steps may lose."""
 
@@ -144,21 +148,28 @@ def _time_jobs(solve_state: SolveState, placements: Mapping[str, Sequence[str]],
     # One after another, all iterations fit into half of this period: a longer one would add idle time only.
     most = 2 * sum(assignment.iteration_us * assignment.job.iterations for assignment in assignments)
     best, fruitless, orders = known, 0, SequenceSearch(data, rng)
-    while fruitless < _FRUITLESS and solve_state.reason() is None:
+    while fruitless < _FRUITLESS and not _is_over(solve_state):
         before = most if solve_state.objective is None else solve_state.objective
         if best is None:
-            best = _inserted(data, assignments, most, rng, lambda: solve_state.reason() is not None)
+            best = _inserted(data, assignments, most, rng, solve_state)
             if best is not None:
                 solve_state.offer(best)
-        if best is not None and solve_state.reason() is None:
+        if best is not None and not _is_over(solve_state):
             best = _annealed(orders, best, solve_state)
             solve_state.offer(best)
         gained = before - (most if solve_state.objective is None else solve_state.objective)
         fruitless = 0 if gained > before * _WORTH else fruitless + 1
 
 
+def _is_over(solve_state: SolveState, work: float = 0.0) -> bool:
+    """Count work; return whether there is a reason to stop, or no work left beside a plan."""
+    solve_state.spend(work)
+    over = solve_state.options.work_limit is not None and solve_state.options.work_limit <= 0
+    return solve_state.reason() is not None or (over and solve_state.objective is not None)
+
+
 def _inserted(
-    data: ProblemData, assignments: Sequence[Assignment], most: int, rng: random.Random, stop: Callable[[], bool]
+    data: ProblemData, assignments: Sequence[Assignment], most: int, rng: random.Random, solve_state: SolveState
 ) -> Timetable | None:
     """Return the jobs at the shortest of some periods at which all find room; `most` is the longest of them."""
     weights = [sum(map(sum, assignment.exchange)) for assignment in assignments]
@@ -168,9 +179,11 @@ def _inserted(
     while period < most:
         # Without the 1, a period of one microsecond would stay as it is for ever.
         period = min(most, int(_STRETCH * period) + 1)
-        insertion = ModuloInsertion(data, FixedPolicy(assignments), period, rng)
-        found = insertion.insert_all(range(len(assignments)), weights, 0, stop)
-        if found is not None or stop():
+        insertion = ModuloInsertion(
+            data, FixedPolicy(assignments), period, rng, lambda looks: solve_state.spend(_LOOK * looks)
+        )
+        found = insertion.insert_all(range(len(assignments)), weights, 0, lambda: _is_over(solve_state))
+        if found is not None or _is_over(solve_state):
             return found
     return None
 
@@ -179,5 +192,9 @@ def _annealed(orders: SequenceSearch, timetable: Timetable, solve_state: SolveSt
     """Return the timetable with its operations in a better order, if annealing finds one."""
     given = orders.given(timetable)
     steps = max(1, min(_MOST_STEPS, _VISITS // orders.size, _STEPS_AN_OPERATION * orders.size))
-    found = orders.anneal(given, given.assignments, steps, _TEMPERATURE, lambda _: solve_state.reason() is not None)
+
+    def stop(visits: int) -> bool:
+        return _is_over(solve_state, visits * SECONDS_OF_VISIT)
+
+    found = orders.anneal(given, given.assignments, steps, _TEMPERATURE, stop)
     return orders.timetable(found) if found.value < given.value else timetable

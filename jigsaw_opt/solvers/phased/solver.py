@@ -40,7 +40,7 @@ _MOST = 4
 _PLACINGS = (("greedy", _MOST), ("auto", _MOST), ("greedy", 1), ("greedy", 2 * _MOST))
 """Solvers that place jobs on the cyclic horizon, each with the most iterations of a job in a period."""
 _PLACING_SHARE = 0.4
-"""Share of the time that is left for placing by `auto`, which takes part only within a time limit."""
+"""Share of the limits that is left for placing by `auto`, which takes part only within a limit."""
 _MOVING_SHARE = 0.8
 """Share of the time that is left for phases of jobs that move, where there is no other plan yet."""
 _ANYWHERE_SHARE = 0.3
@@ -64,7 +64,7 @@ def _search(solve_state: SolveState) -> StoppedBy:
     timer = PhaseTimer(solve_state)
     with suppress(OutOfTimeError):
         _offer_plans(solve_state, timer)
-    return solve_state.reason() or StoppedBy.COMPLETED
+    return solve_state.reason() or (StoppedBy.TIME if timer.is_over else StoppedBy.COMPLETED)
 
 
 def _offer_plans(solve_state: SolveState, timer: PhaseTimer) -> None:
@@ -95,6 +95,7 @@ def _candidates(solve_state: SolveState, timer: PhaseTimer, placed: list[PlacedG
     that all may move. Beside task-graph jobs, whose memory keeps more of them apart, it says little of either.
     """
     instance, options, bound = solve_state.operations.instance, solve_state.options, solve_state.bound
+    limited = options.time_limit is not None or options.work_limit is not None
     # Each round has its own source of random numbers, so that what it finds does not depend on how far others came.
     rounds = (partial(_searched, instance, timer, random.Random(f"{options.seed} {k}"), placed) for k in count())
     if instance.objective != "makespan" or instance.task_graph_jobs:
@@ -105,7 +106,7 @@ def _candidates(solve_state: SolveState, timer: PhaseTimer, placed: list[PlacedG
                     placed.append(one)
                 yield one
     for placing in _PLACINGS:
-        if placing[0] != "auto" or options.time_limit is not None:
+        if placing[0] != "auto" or limited:
             with suppress(UntimedError):  # Other placements may have cyclic plans of all phases.
                 for one in _placed(instance, timer, placing):
                     placed.append(one)
@@ -117,7 +118,7 @@ def _candidates(solve_state: SolveState, timer: PhaseTimer, placed: list[PlacedG
         yield one
     for more in islice(rounds, _ROUNDS):
         yield from more()
-    if options.time_limit is not None:
+    if limited:
         yield from _more(instance, timer, rounds, bound)
 
 
@@ -241,14 +242,12 @@ def _offer(solve_state: SolveState, placed: PlacedGroups) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Phased:
-    """Makes a phased plan: phases of cyclic ones, whose jobs ``greedy`` and, within a time limit, ``auto`` place."""
+    """Makes a phased plan: phases of cyclic ones, whose jobs ``greedy`` and, within a limit, ``auto`` place."""
 
     name: str = "phased"
     display_name: str = "phases that repeat, for jobs too long to list all iterations; finite horizon"
 
-    takes: ClassVar[tuple[str, ...]] = tuple(
-        name for name in LIMITS if name not in ("work_limit", "listed", "survivable")
-    )
+    takes: ClassVar[tuple[str, ...]] = tuple(name for name in LIMITS if name not in ("listed", "survivable"))
     phased: ClassVar[bool] = True
     moves: ClassVar[bool] = True
     memory_in_time: ClassVar[bool] = True

@@ -73,13 +73,15 @@ def _either(solve_state: SolveState, listing: Solver) -> StoppedBy | None:
     may_list, may_have_phases = kept <= {False, None}, kept <= {True, None} and _may_repeat(instance, options)
     from_phases = any(opening.from_phases for opening in solve_state.openings)
     if may_list and not from_phases and (not may_have_phases or is_listed_first(instance, options)):
-        again = may_have_phases and len(instance.jobs) > 1
+        again = may_have_phases and len(instance.jobs) > 1 and options.work_limit is None
         found = _listed(solve_state, listing, 1 - _SHARE if again else 1.0)
         if not again or solve_state.least is not None or solve_state.reason() is not None:
             return found.stopped_by
         return solve_state.delegate(phased, _rest(solve_state)).stopped_by
     may_list = may_list and _is_listed(instance, options.time_limit)
-    found = solve_state.delegate(phased, _rest(solve_state, _SHARE if may_list else 1.0))
+    own = _rest(solve_state, _SHARE if may_list else 1.0)
+    found = solve_state.delegate(phased, own)
+    solve_state.spend(own.work_limit or 0.0)
     if not may_list or solve_state.reason() is not None:
         return found.stopped_by
     found = _listed(solve_state, listing, options=_rest(solve_state))
@@ -101,9 +103,10 @@ def _listed(
 
 
 def _rest(solve_state: SolveState, share: float = 1.0) -> Options:
-    """Return the options with a share of the time that is left."""
-    left = solve_state.remaining
-    return solve_state.options if left is None else replace(solve_state.options, time_limit=share * left)
+    """Return the options with a share of the time and of the work that are left."""
+    left = solve_state.remaining, solve_state.options.work_limit
+    seconds, work = (None if own is None else share * own for own in left)
+    return replace(solve_state.options, time_limit=seconds, work_limit=work)
 
 
 def is_listed_first(instance: Instance, options: Options) -> bool:

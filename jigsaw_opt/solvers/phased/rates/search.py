@@ -23,6 +23,8 @@ _RELOCATED, _AGAIN = 0.4, 0.9
 """Share of steps that give a job other GPUs, and share of these with GPUs that were offered to it before."""
 _TRIED = 6
 """Sets of GPUs that are tried for a job when all are placed one after another."""
+_WORK_OF_PAIR = 1e-6
+"""Deterministic units for the ends of an order, by the square of the number of jobs."""
 _LATE = 1e6
 """Price of a microsecond behind a deadline, beside one of the objective."""
 
@@ -42,6 +44,7 @@ class RateSearch:
 
     def value(self, order: Sequence[RateJob]) -> float:
         """Return the objective plus a high price of lateness."""
+        self._timer.spend(_WORK_OF_PAIR * len(order) ** 2)
         ends = self._model.rate_jobs.ends_us(order)
         # A deadline is never 0, so that only jobs without any are left out.
         late = sum(max(0.0, end - job.deadline_us) for job, end in zip(order, ends, strict=True) if job.deadline_us)
