@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from copy import copy
 from dataclasses import replace
 from itertools import accumulate
+from typing import TypeVar
 
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
@@ -124,6 +125,40 @@ def _consolidated(
             unheld.remove(gpus)
         shares.append(Share((active.index,), gpus))
     return tuple(shares)
+
+
+Victim = TypeVar("Victim")
+
+
+def fewest_victims(
+    candidates: Iterable[Victim],
+    free: Callable[[Victim], None],
+    use: Callable[[Victim], None],
+    fits: Callable[[list[Victim]], bool],
+) -> list[Victim]:
+    """Return candidates that make room, freed, and the others as before; none where all together do not.
+
+    Candidates are freed in their order until there is room. Then they are put back in reverse order as long as there
+    is still room, so that none is stopped for nothing.
+    """
+    gone = list[Victim]()
+    for one in candidates:
+        free(one)
+        gone.append(one)
+        if fits(gone):
+            break
+    else:
+        for one in gone:
+            use(one)
+        return []
+    for one in gone[-2::-1]:
+        use(one)
+        rest = [other for other in gone if other is not one]
+        if fits(rest):
+            gone = rest
+        else:
+            free(one)
+    return gone
 
 
 class HeldPools:

@@ -6,7 +6,7 @@ few victims of Kueue, which puts jobs back in reverse order as long as there is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
@@ -16,7 +16,7 @@ from jigsaw_opt.errors import missing_option
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.option_values import file_names, whole_numbers
-from jigsaw_opt.scheduling.placement.placing import PLACEMENTS, FreeGpus, HeldPools, too_wide
+from jigsaw_opt.scheduling.placement.placing import PLACEMENTS, FreeGpus, HeldPools, fewest_victims, too_wide
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, rows, whole
 from jigsaw_opt.scheduling.policies import NamedPolicy
 from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
@@ -24,35 +24,6 @@ from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
 _SECOND_US = 1_000_000
 _NONE = "none"
 _MOST_S = 10**7
-
-
-def fewest_victims(
-    candidates: Sequence[JobState], free: FreeGpus, place: Callable[[FreeGpus], tuple[int, ...] | None]
-) -> tuple[list[JobState], tuple[int, ...]] | None:
-    """Return jobs whose GPUs make room, and the GPUs that are then taken; None where all together do not.
-
-    Candidates are stopped in their order until there is room. Then they are put back in reverse order as long as there
-    is still room, so that none is stopped for nothing.
-
-    `place`: takes the GPUs that are wanted, or returns None.
-    """
-    trial, stopped = free.copy(), list[JobState]()
-    for candidate in candidates:
-        trial.add(candidate.gpus)
-        stopped.append(candidate)
-        if place(trial.copy()) is not None:
-            break
-    else:
-        return None
-    for candidate in stopped[-2::-1]:
-        trial.remove(candidate.gpus)
-        if place(trial.copy()) is None:
-            trial.add(candidate.gpus)
-        else:
-            stopped.remove(candidate)
-    gpus = place(trial)
-    assert gpus is not None
-    return stopped, gpus
 
 
 @dataclass(slots=True)
@@ -147,10 +118,16 @@ class _PriorityRound:
         room = self._free.count + sum(len(other.gpus) for other in candidates)
         if room < active.job.gpus:
             return None, False
-        found = fewest_victims(candidates, self._free, lambda free: self._place(free, active))
-        if found is None:
+        trial = self._free.copy()
+        victims = fewest_victims(
+            candidates,
+            lambda other: trial.add(other.gpus),
+            lambda other: trial.remove(other.gpus),
+            lambda _: self._place(trial.copy(), active) is not None,
+        )
+        gpus = self._place(trial, active) if victims else None
+        if gpus is None:
             return None, False
-        victims, gpus = found
         now_us, warned = self._observation.now_us, self._own.warned
         stops_us = [warned.setdefault(other.index, now_us + self._seconds_us("grace")) for other in victims]
         if max(stops_us) > now_us:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from jigsaw_opt.scheduling.placement.placing import fewest_victims
 from jigsaw_opt.scheduling.policies.kueue.quota_tree import UsageNode
 from jigsaw_opt.scheduling.policy import JobState
 
@@ -103,26 +104,11 @@ def _fewest(
 
     The usage of all is as before afterwards.
     """
-    gone: list[Admitted] = []
-    enough = False
-    for candidate in candidates:
-        if (borrowing and not candidate.also_to_borrow) or not candidate.is_over_quota():
-            continue
-        candidate.one.free()
-        gone.append(candidate.one)
-        enough = fits(gone)
-        if enough:
-            break
-    if enough:
-        for one in gone[-2::-1]:
-            one.use()
-            gone.remove(one)
-            if not fits(gone):
-                one.free()
-                gone.append(one)
+    each = (one for one in candidates if (one.also_to_borrow or not borrowing) and one.is_over_quota())
+    gone = fewest_victims((candidate.one for candidate in each), Admitted.free, Admitted.use, fits)
     for one in gone:
         one.use()
-    return gone if enough else []
+    return gone
 
 
 def _candidates(
