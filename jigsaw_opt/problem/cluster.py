@@ -92,6 +92,11 @@ class GpuIndex:
         return tuple(s for s, gpus in enumerate(self.of_server) for _ in gpus)
 
     @cached_property
+    def types(self) -> tuple[str, ...]:
+        """Type of each GPU."""
+        return tuple(server.gpu_type for server in self._servers for _ in range(server.gpus))
+
+    @cached_property
     def places(self) -> tuple[tuple[int, int], ...]:
         """Number of the server of each GPU, and its own number there."""
         return tuple((s, k) for s, gpus in enumerate(self.of_server) for k in range(len(gpus)))

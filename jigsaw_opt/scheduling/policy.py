@@ -131,9 +131,8 @@ class ClusterSetting:
 
     def gpus_up(self, gpu_type: str, down: frozenset[int]) -> int:
         """Return how many GPUs of a type are not among those that are `down`."""
-        servers = self.cluster.servers
-        dead = sum(servers[self.server_of[gpu]].gpu_type == gpu_type for gpu in down)
-        return sum(server.gpus for server in servers if server.gpu_type == gpu_type) - dead
+        types = self.cluster.gpus.types
+        return types.count(gpu_type) - sum(types[gpu] == gpu_type for gpu in down)
 
     def restart_of(self, job: TraceJob) -> int:
         """Return time without progress when `job` starts on other GPUs."""

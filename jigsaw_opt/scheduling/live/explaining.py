@@ -120,7 +120,7 @@ def _refusal(state: ClusterState, job: LiveJob, free: Sequence[int]) -> str | No
     setting, own, reason = state.setting, job.active.job, None
     types: dict[str, list[int]] = {}
     for gpu in free:
-        types.setdefault(setting.cluster.servers[setting.server_of[gpu]].gpu_type, []).append(gpu)
+        types.setdefault(setting.cluster.gpus.types[gpu], []).append(gpu)
     for gpus in types.values():
         if len(gpus) >= own.fewest:
             share = Share((job.active.index,), tuple(gpus[: own.fewest]))

@@ -89,7 +89,7 @@ class Epochs(ByIterations):
         """
         if len(jobs) > 1:
             return "profiles are of jobs that run alone"
-        types = {self.cluster.servers[self._server_of[gpu]].gpu_type for gpu in share.gpus}
+        types = {self.cluster.gpus.types[gpu] for gpu in share.gpus}
         if jobs[0].model not in self.profiles[next(iter(types))]:
             return mixed_types(types) or f"model {jobs[0].model!r} has no profile on {next(iter(types))}"
         return mixed_types(types)
@@ -105,7 +105,7 @@ class Epochs(ByIterations):
     def _placement(self, share: Share) -> tuple[str, tuple[int, ...]]:
         """Return the type of a share's GPUs, and how many of them each of its servers has."""
         servers = Counter(self._server_of[gpu] for gpu in share.gpus)
-        return self.cluster.servers[next(iter(servers))].gpu_type, tuple(servers.values())
+        return self.cluster.gpus.types[share.gpus[0]], tuple(servers.values())
 
     def _packed(self, job: TraceJob, gpu_type: str) -> tuple[int, ...]:
         """Return how many GPUs of a type a job has on each server, on as few as possible."""

@@ -62,7 +62,7 @@ class SecondsByType(Seconds):
 
     def __init__(self, cluster: Cluster, speeds: TypeSpeeds) -> None:
         self.type_speeds = speeds
-        self._type_of = [cluster.servers[k].gpu_type for k in cluster.gpus.server_of]
+        self._type_of = cluster.gpus.types
         self._counts = Counter(self._type_of)
 
     @property

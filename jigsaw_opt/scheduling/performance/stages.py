@@ -37,7 +37,7 @@ class Stages(ByIterations):
     ) -> None:
         self.type_speeds = speeds
         self._stages = dict(stages)
-        self._type_of = [] if cluster is None else [cluster.servers[k].gpu_type for k in cluster.gpus.server_of]
+        self._type_of = () if cluster is None else cluster.gpus.types
         self._counts = Counter(self._type_of)
         self._alone = {model: round(times.iteration_us * _OVERHEAD) for model, times in stages.items()}
         self._rounds: dict[tuple[Group, Timing], Round] = {}

@@ -31,7 +31,7 @@ class Table(ByIterations):
         self.cluster = cluster
         self.throughputs = throughputs
         self._server_of = cluster.gpus.server_of
-        self._counts = Counter(cluster.servers[server].gpu_type for server in self._server_of)
+        self._counts = Counter(cluster.gpus.types)
         self._types = tuple(self._counts)
 
     @property
@@ -72,7 +72,7 @@ class Table(ByIterations):
         """
         if any(len(share.gpus) != job.gpus for job in jobs):
             return f"throughputs are those of as many GPUs as jobs ask for, not of {len(share.gpus)}"
-        types = {self.cluster.servers[self._server_of[gpu]].gpu_type for gpu in share.gpus}
+        types = {self.cluster.gpus.types[gpu] for gpu in share.gpus}
         if (mixed := mixed_types(types)) is not None:
             return mixed
         if len(jobs) > 2 or not all(rate > 0 for rate in self._rates(share, jobs)):
@@ -84,7 +84,7 @@ class Table(ByIterations):
         return tuple(Speed(rate_of(_SECOND_US / rate)) for rate in self._rates(share, jobs))
 
     def _rates(self, share: Share, jobs: Sequence[TraceJob]) -> tuple[float, ...]:
-        gpu_type = self.cluster.servers[self._server_of[share.gpus[0]]].gpu_type
+        gpu_type = self.cluster.gpus.types[share.gpus[0]]
         first, *others = (GavelJobType(job.model, job.gpus) for job in jobs)
         rates = self.throughputs.get(gpu_type, {}).get(first, {})
         if self._is_spread(share, gpu_type):  # what was not measured there is taken to run as on few servers

@@ -85,9 +85,7 @@ def speeds_of(text: str, cluster: Cluster) -> TypeSpeeds | None:
     `text`: the words. They say all that is known; empty for the estimates. `cluster`: the cluster. Durations that do
     not say on which type they were are taken, with the estimates, to be of the type of which it has most GPUs.
     """
-    counts = Counter[str]()
-    for server in cluster.servers:
-        counts[server.gpu_type] += server.gpus
+    counts = Counter(cluster.gpus.types)
     if not text and len(counts) <= 1:
         return None
     found = TypeSpeeds(_read(text)) if text else TypeSpeeds(ESTIMATES, max(counts, key=lambda name: counts[name]))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.formulations.sia_round import configurations
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
+from jigsaw_opt.scheduling.policy import ClusterSetting, Observation
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +43,18 @@ def place(setting: ClusterSetting, wanted: Mapping[int, Configured], observation
         own = {index: one for index, one in wanted.items() if one.gpu_type == gpu_type}
         type_ = _Type(setting, gpu_type, observation)
         for index, one in own.items():
-            if _has(setting, observation.jobs[index], one):
+            if has(setting, observation.jobs[index].share, one):
                 type_.hold(index, observation.jobs[index].gpus)
         type_.place(own)
         shares += [Share((index,), gpus) for index, gpus in type_.held.items()]
     return tuple(shares)
 
 
-def _has(setting: ClusterSetting, active: JobState, wanted: Configured) -> bool:
-    share = active.share
-    if share is None or len(share.gpus) != wanted.gpus:
+def has(setting: ClusterSetting, share: Share | None, wanted: Configured) -> bool:
+    """Return whether a share is what a job of a configuration has."""
+    if share is None:
         return False
-    return setting.cluster.servers[setting.server_of[share.gpus[0]]].gpu_type == wanted.gpu_type
+    return (setting.cluster.gpus.types[share.gpus[0]], len(share.gpus)) == (wanted.gpu_type, wanted.gpus)
 
 
 class _Type:

@@ -167,9 +167,8 @@ class _GavelScheduler:
         Others take the next free GPUs in the order of the servers, as Gavel does, in a part of the cluster that has so
         many; where none has, they wait.
         """
-        servers = self.setting.cluster.servers
-        types = (servers[k].gpu_type for k in self.setting.server_of)
-        free = {gpu: None for gpu, name in enumerate(types) if name == gpu_type and gpu not in observation.down}
+        types = enumerate(self.setting.cluster.gpus.types)
+        free = {gpu: None for gpu, name in types if name == gpu_type and gpu not in observation.down}
         part_of, shares = self.setting.part_of(observation.dead), list[Share]()
         for size in sorted({observation.jobs[index].job.gpus for index in chosen}, reverse=True):
             group = [observation.jobs[index] for index in chosen if observation.jobs[index].job.gpus == size]

@@ -14,7 +14,7 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.goodput import Goodput
 from jigsaw_opt.scheduling.performance.throughput import Measured
-from jigsaw_opt.scheduling.placement.configurations import Configured, all_configurations, place
+from jigsaw_opt.scheduling.placement.configurations import Configured, all_configurations, has, place
 from jigsaw_opt.scheduling.plain import Plain, Shape, checked, fields, listed, number, optional, whole
 from jigsaw_opt.scheduling.policies import NamedPolicy
 from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
@@ -114,12 +114,8 @@ class _SiaScheduler:
         self.past = {tree["job"]: _Past.restored(tree["past"]) for tree in state}
 
     def _holds(self, share: Share | None, configuration: int | None) -> bool:
-        """Return whether a share is what a job of a configuration has."""
-        if share is None or configuration is None:
-            return share is None and configuration is None
-        server = self.setting.cluster.servers[self.setting.server_of[share.gpus[0]]]
-        chosen = self.configurations[configuration]
-        return (chosen.gpu_type, chosen.gpus) == (server.gpu_type, len(share.gpus))
+        """Return whether a share is what a job of a configuration has, or of none."""
+        return share is None if configuration is None else has(self.setting, share, self.configurations[configuration])
 
     def _restarting(self, now_us: int, active: JobState) -> bool:
         past = self.past[active.index]
