@@ -105,12 +105,7 @@ def references_us(problem: PackingProblem, known: Iterable[JobKind]) -> dict[Job
 
     By kind; kinds that no type can run are left out.
     """
-    found = {}
-    for kind in known:
-        able = [measured for t in problem.types if (measured := _KindOnType(problem, t, kind)).fits]
-        if able:
-            found[kind] = min(measured.alone_us for measured in able)
-    return found
+    return {kind: min(one.alone_us for one in able) for kind, able in _able(problem, known)}
 
 
 def busy_shares(problem: PackingProblem, known: Iterable[JobKind]) -> dict[JobKind, float]:
@@ -118,12 +113,17 @@ def busy_shares(problem: PackingProblem, known: Iterable[JobKind]) -> dict[JobKi
 
     By kind, the least over all types of servers under its depth rule; without kinds that no type can run.
     """
-    found = {}
+    return {
+        kind: min(float(one.work_us / (kind.workers * one.alone_us)) for one in able)
+        for kind, able in _able(problem, known)
+    }
+
+
+def _able(problem: PackingProblem, known: Iterable[JobKind]) -> Iterator[tuple[JobKind, list[_KindOnType]]]:
+    """Yield kinds with the types of servers that can run them, where there are any."""
     for kind in known:
-        able = [measured for t in problem.types if (measured := _KindOnType(problem, t, kind)).fits]
-        if able:
-            found[kind] = min(float(measured.work_us / (kind.workers * measured.alone_us)) for measured in able)
-    return found
+        if able := [measured for t in problem.types if (measured := _KindOnType(problem, t, kind)).fits]:
+            yield kind, able
 
 
 class _KindOnType:
