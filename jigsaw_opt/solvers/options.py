@@ -11,10 +11,11 @@ from math import inf
 from threading import Event as Flag
 from typing import Any, TypedDict
 
-from jigsaw_opt.arguments import require_fields
+from jigsaw_opt.arguments import require_fields, typed
 from jigsaw_opt.errors import Problem, UsageError, argument
 from jigsaw_opt.solvers.engines.parameters import Parameter
 from jigsaw_opt.solvers.params import SearchParams
+from jigsaw_opt.text import suggestion
 
 MOST_THREADS = 1_000
 """More threads than this no machine has cores for, and engines would try to start them all."""
@@ -182,14 +183,25 @@ def _made_anew(others: dict[str, Any], cancelled: bool) -> Options:
     return made
 
 
+@typed
 def options_of(options: Options | None, given: Mapping[str, Any]) -> Options:
     """Return options of an object, of keywords, or of both.
 
     `options`: the object; None for the defaults. `given`: options by keyword, in the place of the object's defaults.
     """
-    base = options or Options()
-    twice = [name for name in given if name in base.given or (name == "cancel" and options is not None)]
-    if twice:
-        told = "is given twice: in the options and by keyword"
-        raise UsageError.of(Problem(name, f"{name} {told}", code="not-together") for name in twice)
-    return replace(base, **given) if given else base
+    base, known = options or Options(), [field.name for field in fields(Options)]
+    hints = ((name, suggestion(name, known)) for name in given if name not in known)
+    wrong = [
+        Problem(name, f"there is no option {name!r}" + (hint and f"; {hint}"), code="unknown-option")
+        for name, hint in hints
+    ]
+    twice = (name for name in given if name in base.given or (name == "cancel" and options is not None))
+    told = "is given twice: in the options and by keyword"
+    wrong += (Problem(name, f"{name} {told}", code="not-together") for name in twice)
+    try:
+        made = replace(base, **{name: given[name] for name in given if name in known}) if given else base
+    except UsageError as error:
+        raise UsageError.of([*wrong, *error.problems]) from None
+    if wrong:
+        raise UsageError.of(wrong)
+    return made

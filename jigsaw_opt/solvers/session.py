@@ -142,7 +142,6 @@ class Session:
         self.origin_us, self.now_us = self.origin_us + origin, now_us
         return tuple(sorted(before - {job.name for job in self.instance.jobs}))
 
-    @typed
     def solve(
         self, options: Options | None = None, *, on_event: Report | None = None, **option: Unpack[GivenOptions]
     ) -> Result:

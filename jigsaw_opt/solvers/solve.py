@@ -31,7 +31,6 @@ from jigsaw_opt.solvers.run import find_solver, run
 from jigsaw_opt.solvers.solve_state.request import Opening, Request, Solver
 
 
-@typed
 def solve(
     instance: Instance,
     method: str | Solver = "auto",
@@ -89,6 +88,7 @@ def solve(
         The plan that was made did not pass `check`.
     """
     request = Request(instance, options_of(options, option))
+    _require_types(instance, start, fix, on_event)
     if request.options.survivable:
         from jigsaw_opt.solvers.resolve.survivable import solve_survivable
 
@@ -103,6 +103,11 @@ def solve(
     openings = _openings(request, find_solver(method), start, fix)
     conditions = () if fix is None or fix.empty or start.is_phased else (partial(_keeps, start, fix),)
     return run(replace(request, openings=openings, conditions=conditions), method, on_event)
+
+
+@typed
+def _require_types(instance: Instance, start: Plan | None, fix: Fix | None, on_event: Report | None) -> None:
+    """Refuse arguments of other types; those of options are refused with all else that is wrong of them."""
 
 
 def _openings(request: Request, method: Solver, start: Plan, fix: Fix | None) -> tuple[Opening, ...]:

@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import Unpack
 from weakref import WeakSet, finalize
 
-from jigsaw_opt.arguments import typed
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.options import GivenOptions, Options, options_of
@@ -22,7 +21,6 @@ from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.solvers.solve_state.request import Solver
 
 
-@typed
 def solving(
     instance: Instance,
     method: str | Solver = "auto",
@@ -158,7 +156,6 @@ class _Newest:
             return event
 
 
-@typed
 async def solve_async(
     instance: Instance,
     method: str | Solver = "auto",

@@ -83,7 +83,7 @@ def test_options_go_by_keyword_as_in_their_object(finite: tuple[Instance, Plan])
         ({"options": Options(gap=0.1), "gap": 0.2}, "gap is given twice: in the options and by keyword"),
         ({"options": Options(), "cancel": Options().cancel}, "cancel is given twice"),
         ({"params": jo.SearchParams(without=("x",))}, "solver 'greedy' takes no option params"),
-        ({"method": "phased", "work_limit": 1}, "solver 'phased' takes no option work_limit"),
+        ({"method": "phased", "survivable": True}, "solver 'phased' takes no option survivable"),
         ({"fix": Fix(before_us=3)}, "what is fixed is part of a plan"),
     ],
 )
@@ -98,7 +98,7 @@ def test_every_method_says_what_it_takes_and_takes_the_limits() -> None:
     limits = Options(time_limit=1, gap=0.1, target=1, no_improvement=1, work_limit=1, seed=3, without_bounds=("x",))
     for name in names():
         if hasattr(find(name), "takes"):
-            assert ignored(find(name), limits) == (("work_limit",) if name == "phased" else ())
+            assert ignored(find(name), limits) == ()
     assert ignored(find("cpsat"), Options(params=jo.SearchParams(without=("x",)))) == ("params",)
     assert ignored(Idle(), limits) == ()
 
