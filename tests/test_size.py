@@ -20,7 +20,7 @@ CODE = {
     "routing": (350, "routes round failures, and what they deliver"),
     "scheduling": (6_500, "policies and their placement, performance models, the live scheduler"),
     "simulation": (3_460, "inputs, engine, prediction and results"),
-    "solvers": (20_700, "bounds, generators, searches, exact engines, explanations, sessions: the largest"),
+    "solvers": (20_400, "bounds, generators, searches, exact engines, explanations, sessions: the largest"),
     "sweeps": (1_850, "parallel runs that survive a kill, and the bench"),
     "system": (370, "files, clocks, signals and processes"),
     "views": (1_950, "pictures, HTML pages and their words, and the formats of other programs"),

@@ -16,10 +16,11 @@ from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateTable, FixedPolicy
 from jigsaw_opt.solvers.search.cyclic.group_insertion import DecomposedInsertion
 from jigsaw_opt.solvers.search.cyclic.hierarchy import HierarchicalAssignment
-from jigsaw_opt.solvers.search.cyclic.modulo_insertion import ModuloInsertion
 from jigsaw_opt.solvers.search.cyclic.period_search import Hierarchies
 from jigsaw_opt.solvers.search.cyclic.server_groups import groups_of, repartitioned
 from jigsaw_opt.solvers.search.engine import Engine
+from jigsaw_opt.solvers.search.state.job_insertion import JobInsertion
+from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
 from jigsaw_opt.solvers.solve_state import SolveState
 
 MICRO = 1_000_000
@@ -132,7 +133,8 @@ def test_jobs_that_are_held_stay_when_room_is_made() -> None:
     data = ground_of(racks([("easy", 4)] * 8, count=1))
     assignments = [CandidateTable(data).of(index)[0].alone for index in range(8)]
     # The links have time for the transfers of two jobs.
-    insertion = ModuloInsertion(data, FixedPolicy(assignments), 2 * sum(map(sum, assignments[0].exchange)), Random(0))
+    period = 2 * sum(map(sum, assignments[0].exchange))
+    insertion = JobInsertion(PartialSchedule(data, period), FixedPolicy(assignments), Random(0))
     assert insertion.insert([0], [1.0] * 8, 0, lambda: False) == []
     before = insertion.schedule.scheduled[0]
     for _ in range(5):

@@ -21,8 +21,9 @@ from jigsaw_opt.solvers.placement.state import PartialPlacement, fullest_us
 from jigsaw_opt.solvers.placement.workers import PlacedWorkers
 from jigsaw_opt.solvers.result import Result
 from jigsaw_opt.solvers.search.cyclic.candidate_table import FixedPolicy
-from jigsaw_opt.solvers.search.cyclic.modulo_insertion import ModuloInsertion
 from jigsaw_opt.solvers.search.sequence_search import SequenceSearch
+from jigsaw_opt.solvers.search.state.job_insertion import JobInsertion
+from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
 from jigsaw_opt.solvers.solve_state import SolveState
 
 
@@ -179,8 +180,11 @@ def _inserted(
     while period < most:
         # Without the 1, a period of one microsecond would stay as it is for ever.
         period = min(most, int(_STRETCH * period) + 1)
-        insertion = ModuloInsertion(
-            data, FixedPolicy(assignments), period, rng, lambda looks: solve_state.spend(_LOOK * looks)
+        insertion = JobInsertion(
+            PartialSchedule(data, period),
+            FixedPolicy(assignments),
+            rng,
+            lambda looks: solve_state.spend(_LOOK * looks),
         )
         found = insertion.insert_all(range(len(assignments)), weights, 0, lambda: _is_over(solve_state))
         if found is not None or _is_over(solve_state):

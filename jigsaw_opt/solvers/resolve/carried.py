@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from math import inf
@@ -103,17 +104,11 @@ class CarriedPlan:
 
     def _starts(self, jobs: PlacedJobs, kept: set[int]) -> list[int]:
         """Return the old starts by activity, with one after the other those of jobs that have none behind them."""
-        network, flat = jobs.network, jobs.flat
-        old = {n: [i.operations for i in self._done[n].iterations] for n in kept}
-        end = max(done.end_us for rows in old.values() for row in rows for done in row)
-        sizes = [*(len(job.blocks) + len(job.transfers) for job in self.operations.jobs)]
-        sizes += [graph.size for graph in self.operations.task_graphs]
-        counts = [*(job.iterations for job in self.operations.jobs)]
-        counts += [graph.job.iterations for graph in self.operations.task_graphs]
-        given: list[int] = []
-        for number, (size, count) in enumerate(zip(sizes, counts, strict=True)):
-            rows = old.get(number)
-            given += [end] * (size * count) if rows is None else [done.start_us for row in rows for done in row]
+        network, flat, milestones = jobs.network, jobs.flat, set(jobs.network.milestones)
+        sizes = Counter(job for activity, job in enumerate(flat.job) if activity not in milestones)
+        old = {number: [done.start_us for done in self._done[number].operations] for number in kept}
+        end = max(self._done[number].end_us for number in kept)
+        given = [start for job in range(len(network.jobs)) for start in old.get(job) or [end] * sizes[job]]
         starts = network.with_milestones(given, self.old.period_us)
         for activity in in_order(flat, starts):
             if flat.job[activity] not in kept:

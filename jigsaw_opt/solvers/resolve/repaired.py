@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 from jigsaw_opt.checking import violations
@@ -16,16 +17,19 @@ from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.problem.compiled.timetable import Timetable, assemble, decisions_of, objective_of
 from jigsaw_opt.problem.costs import needed_bytes
 from jigsaw_opt.problem.plan import JobPlan, Plan
-from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.greedy.heuristic import placements, require_size
+from jigsaw_opt.solvers.infeasibility.together import restrict
 from jigsaw_opt.solvers.placement.assignment import ProblemData
 from jigsaw_opt.solvers.placement.layout import Layout, demands
+from jigsaw_opt.solvers.placement.state import fullest_us
 from jigsaw_opt.solvers.resolve.carried import CarriedPlan
-from jigsaw_opt.solvers.resolve.cyclic_insertion import reinserted, repaired
-from jigsaw_opt.solvers.resolve.finite_insertion import FiniteInsertion
 from jigsaw_opt.solvers.resolve.fix import Fix, has_begun, misplaced, problems, same_shape
+from jigsaw_opt.solvers.resolve.insertion import OldPlaces, shorter, stretched
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, timetable_in
 from jigsaw_opt.solvers.result import StoppedBy
+from jigsaw_opt.solvers.search.cyclic.candidate_table import FixedPolicy, InsertionPolicy
+from jigsaw_opt.solvers.search.state.insertion import ScheduledJob
+from jigsaw_opt.solvers.search.state.job_insertion import JobInsertion
 from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
 from jigsaw_opt.solvers.solve_state import SolveState
 
@@ -48,20 +52,13 @@ def carried(operations: Operations, plan: Plan, fix: Fix) -> dict[int, JobPlan]:
         and tuple(fix.placements.get(job.name, found.gpus)) == found.gpus
     ]
     while chosen:
-        part = _part(operations, chosen)
+        part = restrict(operations, chosen)
         jobs, stirred = _now(part, [old[job.name] for job in part.jobs], fix.moment)
         broken = stirred or _broken(part, jobs, plan.period_us)
         if not broken:
             return dict(zip(chosen, jobs, strict=True))
         chosen = [index for at, index in enumerate(chosen) if at not in broken]
     return {}
-
-
-def _part(operations: Operations, chosen: Sequence[int]) -> Operations:
-    """Return the instance with some of its jobs."""
-    instance = altered(operations.instance, jobs=tuple(operations.instance.jobs[index] for index in chosen))
-    part = replace(operations, instance=instance, jobs=tuple(operations.jobs[index] for index in chosen))
-    return part.with_routes(operations.routes)
 
 
 def _now(part: Operations, old: Sequence[JobPlan], moment: int) -> tuple[tuple[JobPlan, ...], set[int]]:
@@ -98,12 +95,12 @@ _PATIENCE = 50
 """Fruitless steps after which an improvement without any limit ends."""
 _IMPROVEMENT_SHARE = 0.3
 """Share of the limits of time and work after which the search goes on, where nothing is fixed."""
-_ORDERS = 20
-"""Orders in which all jobs are inserted anew where the old plan leaves some no room."""
-_ROOM_TRIES = 50
-"""Tries of ruin and recreate for the jobs of an order that found no room; then another order does better."""
-_PLACES_A_STEP, _WORK_OF_OPERATION = 10, 1e-6
-"""Places tried for a job, and deterministic seconds that inserting an operation counts as."""
+_TRIES = 10
+"""Fruitless tries of ruin and recreate for jobs without room, after which all jobs, or another period, do better."""
+_STEP = 1 / 128
+"""Share of the period by which it is stretched at first where jobs find no room: mostly little is missing."""
+_WORK_OF_OPERATION = 1e-6
+"""Deterministic seconds that an operation counts as which is scheduled, or for which room is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +164,24 @@ class _Resolving:
         number = self.data.number
         index_of = {job.name: index for index, job in enumerate(now.jobs)}
         self.fixed = {index_of[job]: [number[gpu] for gpu in gpus] for job, gpus in self.fix.placements.items()}
-        kept = carried(self.operations, self.plan, self.fix)
-        cyclic = now.horizon == "cyclic"
-        ended = self._on_cyclic_horizon(kept) if cyclic else self._on_finite_horizon(kept, improves)
-        return ended or self._going_on(improves)
+        cyclic, period = now.horizon == "cyclic", self.plan.period_us if now.horizon == "cyclic" else None
+        if cyclic and period is None:
+            return self._reason() or self._going_on(improves)
+        empty = PartialSchedule(self.data, period)
+        old = {job.name: job for job in self.plan.data_parallel}
+        self.history = {index: empty.read(index, old[name]) for name, index in index_of.items() if name in self.begun}
+        self._require_history(PartialSchedule(self.data, None, self.fix.moment))
+        kept = {index: empty.read(index, job) for index, job in carried(self.operations, self.plan, self.fix).items()}
+        self.old_gpus = {
+            index: [number[gpu] for gpu in old[job.name].gpus]
+            for index, job in enumerate(now.jobs)
+            if job.name in old and not any(misplaced(self.operations, job, old[job.name].gpus))
+        }
+        bound = {index: own.assignment for index, own in (kept if cyclic else self.history).items()}
+        self.policy = OldPlaces(self.data, self.rng, bound, self.fixed, self.old_gpus)
+        if None in self.policy.targets:
+            return self._reason() or self._going_on(improves)
+        return self._insert(kept, period, improves) or self._going_on(improves)
 
     def _carry_over(self) -> StoppedBy | None:
         """Offer what keeps most of the old plan, as far as it is correct; return why the solve ends, if it does."""
@@ -206,45 +217,97 @@ class _Resolving:
         """Return a job that starts no earlier than the moment, unless it has begun."""
         return job if job.name in self.begun else replace(job, release_us=max(job.release_us, self.fix.moment))
 
-    def _on_finite_horizon(self, kept: Mapping[int, JobPlan], improving: bool) -> StoppedBy | None:
-        insertion = self._insertion()
-        unassigned = []
-        for index in range(len(self.operations.jobs)):
-            scheduled = insertion.schedule.read(index, kept[index]) if index in kept else None
-            if scheduled is not None and insertion.schedule.admits(scheduled):
-                insertion.schedule.add(index, scheduled)
-            else:
-                unassigned.append(index)
-        found = insertion if self._insert(insertion, self._by_work(unassigned)) else self._anew()
-        if found is None:
-            return None if self.fix.empty else self._reason() or StoppedBy.COMPLETED
-        self.solve_state.offer(found.schedule.timetable())
-        return self._improve(found, unassigned) if improving else None
+    def _insert(self, kept: Mapping[int, ScheduledJob], period: int | None, improving: bool) -> StoppedBy | None:
+        """Offer plans with all jobs, and better ones; return why the solve ends with them, if it does."""
+        last: JobInsertion | None = None
+        for last in self._found(kept, period):
+            self.solve_state.offer(last.schedule.timetable())
+        if period is not None:
+            self._place_anew(period)
+            return self._reason()
+        if last is None or not improving:
+            return self._reason()
+        return self._improve(last, [index for index in range(len(self.operations.jobs)) if index not in kept])
 
-    def _insertion(self) -> FiniteInsertion:
-        """Return a schedule that holds what has started."""
-        schedule = PartialSchedule(self.data, None, self.fix.moment)
-        clashes = []
-        jobs = {job.name: index for index, job in enumerate(self.operations.jobs)}
-        for old in self.plan.data_parallel:
-            if old.name not in self.begun or old.name not in jobs:
-                continue
-            index = jobs[old.name]
-            place, scheduled = f'$.before_us: job "{old.name}"', schedule.read(index, old)
+    def _found(self, kept: Mapping[int, ScheduledJob], period: int | None) -> Iterator[JobInsertion]:
+        """Yield schedules of all jobs, each better than the one before.
+
+        On the cyclic horizon at the old period, or shorter and shorter ones that are longer than it.
+        """
+        # No plan has a period below the bound.
+        least = period if period is None else max(period, self.solve_state.bound)
+        found = self._attempt(self.policy, kept, period, least)
+        if found is not None or period is None or least is None:
+            yield from () if found is None else (found,)
+            return
+        step = max(1, round(period * _STEP))
+        low, high = least - period, least - period + step
+        # An empty stretch as long as all other jobs in turn has room for them; memory may never have.
+        others = [self.policy.target(index) for index in range(len(self.operations.jobs)) if index not in kept]
+        most = 2 * period + sum(each.iteration_us * each.job.iterations for each in others)
+        while (found := self._attempt(self.policy, kept, period, period + high)) is None:
+            if self._stop() or high > most:
+                return
+            low, high = high, high + 2 * (high - low)
+        yield found
+        # More room is not always of use to insertion, so that the least stretch with a plan is sought from below.
+        for stretch in range(low + step, high, step):
+            found = None if self._stop() else self._attempt(self.policy, kept, period, period + stretch)
+            if found is not None:
+                yield found
+                high = stretch
+                break
+        attempt = partial(self._attempt, self.policy, kept, period)
+        yield from shorter(attempt, period + max(low, high - step), period + high, step // 16, self._stop)
+
+    def _attempt(
+        self, policy: InsertionPolicy, kept: Mapping[int, ScheduledJob], old: int | None, period: int | None
+    ) -> JobInsertion | None:
+        """Insert the other jobs among the kept ones, or else all jobs anew; return None where some find no room."""
+        cut, weights = self.rng.randrange(old or 1), self._weights(policy)
+        for stay in (kept, {}) if kept else ({},):
+            schedule = PartialSchedule(self.data, period, self.fix.moment)
+            for index, own in self.history.items():
+                schedule.freeze(index, own)
+            left = []
+            for index in range(len(self.operations.jobs)):
+                scheduled = stay.get(index)
+                if scheduled is not None and period is not None and old is not None:
+                    scheduled = stretched(scheduled, old, period - old, cut)
+                if scheduled is not None and schedule.admits(scheduled):
+                    schedule.add(index, scheduled)
+                else:
+                    left.append(index)
+            insertion = JobInsertion(schedule, policy, self.rng, self._count)
+            if not insertion.insert(left, weights, _TRIES, self._stop):
+                return insertion
+        return None
+
+    def _weights(self, policy: InsertionPolicy) -> list[float]:
+        """Return weights of jobs, of which the largest comes first: jobs that are bound to GPUs, then the longest."""
+        demands = self.data.demands
+        if self.operations.horizon == "cyclic":
+            lengths = [sum(map(sum, policy.target(index).exchange)) for index in range(len(demands))]
+        else:
+            lengths = [max(demand.slot_us.values()) for demand in demands]
+        first, total = self.fixed.keys() | self.history, sum(lengths)
+        return [float(length + total * (index in first)) for index, length in enumerate(lengths)]
+
+    def _require_history(self, schedule: PartialSchedule) -> None:
+        """Refuse to keep what has started where that breaks rules with the durations of now."""
+        clashes, told = [], None
+        for index, scheduled in self.history.items():
+            job = self.operations.jobs[index]
             if not schedule.freeze(index, scheduled):
-                clashes.append(
-                    Problem(
-                        place, "what it has started overlaps something with the durations of now", code="broken-rule"
-                    )
-                )
-            elif schedule.inserted(index, scheduled.assignment, self.operations.jobs[index].release_us, None) is None:
-                clashes.append(
-                    Problem(place, "what it has started breaks an order with the durations of now", code="broken-rule")
-                )
+                told = "what it has started overlaps something with the durations of now"
+            elif schedule.inserted(index, scheduled.assignment, job.release_us, None) is None:
+                told = "what it has started breaks an order with the durations of now"
+            else:
+                continue
+            clashes.append(Problem(f'$.before_us: job "{job.name}"', told, code="broken-rule"))
         clashes += self._crowded(schedule)
         if clashes:
             raise InvalidInputError(clashes)
-        return FiniteInsertion(schedule, self.fixed, self.rng)
 
     def _crowded(self, schedule: PartialSchedule) -> Iterator[Problem]:
         """Yield the jobs that have begun and, whatever follows, are in memory with more than it holds."""
@@ -268,62 +331,22 @@ class _Resolving:
                     yield Problem("$.before_us", told, code="broken-rule")
                     break
 
-    def _insert(self, insertion: FiniteInsertion, unassigned: Sequence[int]) -> bool:
-        """Insert the unassigned jobs; return whether all found room."""
-        left = [index for index in unassigned if not self._counted(insertion.insert(index), index)]
-        for _ in range(_ROOM_TRIES if left else 0):
-            if self._reason() is not None:
-                break
-            index = self.rng.choice(left)
-            if self._counted(insertion.ruin_and_recreate(index), index):
-                left.remove(index)
-                if not left:
-                    break
-        return not left
-
-    def _anew(self) -> FiniteInsertion | None:
-        """Insert all jobs anew, what is fixed first; return None where no order tried leaves all of them room."""
-        for _ in range(_ORDERS):
-            insertion, order = self._insertion(), list(range(len(self.operations.jobs)))
-            self.rng.shuffle(order)
-            if self._insert(insertion, self._by_work(order)):
-                return insertion
-            if self._reason() is not None:
-                break
-        return None
-
-    def _by_work(self, jobs: Iterable[int]) -> list[int]:
-        """Return jobs that are bound to their GPUs first, then the longest."""
-
-        def key(index: int) -> tuple[bool, int]:
-            bound = index in self.fixed or self.operations.jobs[index].name in self.begun
-            return not bound, -max(self.data.demands[index].slot_us.values())
-
-        return sorted(jobs, key=key)
-
-    def _improve(self, insertion: FiniteInsertion, changed: Sequence[int]) -> StoppedBy | None:
+    def _improve(self, insertion: JobInsertion, changed: Sequence[int]) -> StoppedBy | None:
         """Ruin and recreate around the changed jobs and what ends last; with a limit and a fix until that limit."""
-        idle = 0
+        idle, jobs = 0, range(len(self.operations.jobs))
         patience = math.inf if self._limited and not self.fix.empty else _PATIENCE
         while (reason := self._reason()) is None and idle < patience and not (self.fix.empty and self._improved_enough):
-            first = self.rng.choice(changed) if changed and self.rng.random() < 0.3 else insertion.last()
-            idle = 0 if self._counted(insertion.step(first), first) else idle + 1
-            if self.solve_state.objective is not None and insertion.value < self.solve_state.objective:
+            ends = [own.end for own in insertion.schedule.scheduled if own is not None]
+            first = self.rng.choice(jobs) if insertion.weighted else max(jobs, key=ends.__getitem__)
+            if changed and self.rng.random() < 0.3:
+                first = self.rng.choice(changed)
+            idle = 0 if insertion.step(first) else idle + 1
+            self.old_gpus |= {
+                index: own.assignment.gpus for index, own in enumerate(insertion.schedule.scheduled) if own
+            }
+            if self.solve_state.objective is not None and insertion.score(jobs)[0] < self.solve_state.objective:
                 self.solve_state.offer(insertion.schedule.timetable())
         return reason
-
-    def _on_cyclic_horizon(self, kept: Mapping[int, JobPlan]) -> StoppedBy | None:
-        period = self.plan.period_us
-        if period is not None:
-            schedule = PartialSchedule(self.data, period)
-            scheduled = {index: schedule.read(index, job) for index, job in kept.items()}
-            old_gpus = self._old_gpus(kept)
-            for bound in (old_gpus | self.fixed, self.fixed) if old_gpus else (self.fixed,):
-                if self.solve_state.best is None:
-                    for plan in repaired(self.data, scheduled, bound, period, self.rng, self._count_insertion):
-                        self.solve_state.offer(plan)
-            self._place_anew(period)
-        return self._reason()
 
     def _place_anew(self, period: int) -> None:
         """Try the placements that a search would begin with, where the period has grown and nothing is fixed."""
@@ -331,17 +354,10 @@ class _Resolving:
             best = self.solve_state.objective
             if best is None or best <= period or self._reason() is not None:
                 return
-            for plan in reinserted(self.data, assignments, best, self.rng, self._count_insertion):
-                self.solve_state.offer(plan)
-
-    def _old_gpus(self, kept: Mapping[int, JobPlan]) -> dict[int, Sequence[int]]:
-        """Return the GPUs of the old jobs that cannot keep their times but may stay on their GPUs."""
-        old, number = {job.name: job for job in self.plan.data_parallel}, self.data.number
-        return {
-            index: [number[gpu] for gpu in old[job.name].gpus]
-            for index, job in enumerate(self.operations.jobs)
-            if index not in kept and job.name in old and not any(misplaced(self.operations, job, old[job.name].gpus))
-        }
+            attempt = partial(self._attempt, FixedPolicy(assignments), {}, period)
+            least = min(best, fullest_us(assignments)) - 1
+            for found in shorter(attempt, least, best, (best - least) // 16, self._stop):
+                self.solve_state.offer(found.schedule.timetable())
 
     @property
     def _improved_enough(self) -> bool:
@@ -363,13 +379,8 @@ class _Resolving:
             return StoppedBy.TIME
         return self.solve_state.reason()
 
-    def _counted(self, success: bool, index: int) -> bool:
-        """Count the work of inserting a job a few times; return `success`."""
-        job = self.operations.jobs[index]
-        self.work += job.iterations * (len(job.blocks) + len(job.transfers)) * _PLACES_A_STEP * _WORK_OF_OPERATION
-        return success
-
-    def _count_insertion(self) -> bool:
-        size = (self.operations.blocks + self.operations.transfers) // len(self.operations.jobs)
-        self.work += size * _WORK_OF_OPERATION
+    def _stop(self) -> bool:
         return self._reason() is not None
+
+    def _count(self, operations: int) -> None:
+        self.work += operations * _WORK_OF_OPERATION

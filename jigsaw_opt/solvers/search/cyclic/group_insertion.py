@@ -12,9 +12,9 @@ from jigsaw_opt.solvers.placement.assignment import Assignment, ProblemData
 from jigsaw_opt.solvers.placement.state import PartialPlacement
 from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateTable
 from jigsaw_opt.solvers.search.cyclic.hierarchy import HierarchicalAssignment
-from jigsaw_opt.solvers.search.cyclic.modulo_insertion import ModuloInsertion
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.state.insertion import ScheduledJob
+from jigsaw_opt.solvers.search.state.job_insertion import JobInsertion
 from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
 
 
@@ -154,7 +154,7 @@ class DecomposedInsertion:
     ) -> None:
         self.candidate_table, self.hierarchy, self.period, self.rng = candidate_table, hierarchy, period, rng
         self.engine, self.weights, self.stop, self.no_goods = engine, weights, stop, no_goods
-        self.insertion = ModuloInsertion(candidate_table.data, self, period, rng, count)
+        self.insertion = JobInsertion(PartialSchedule(candidate_table.data, period), self, rng, count)
         self._across: frozenset[int] = frozenset()
 
     def assignments(self, placement: PartialPlacement, index: int) -> Iterator[Assignment]:

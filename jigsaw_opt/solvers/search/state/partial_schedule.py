@@ -136,10 +136,6 @@ class PartialSchedule:
         ]
         return Timetable(assemble(self.data.operations, decisions), self.period)
 
-    def adopt(self, index: int, plan: JobPlan) -> None:
-        """Add a job as a plan has it; the plan must keep to the rules together with the scheduled jobs."""
-        self.add(index, self.read(index, plan))
-
     def read(self, index: int, plan: JobPlan) -> ScheduledJob:
         """Return a job as a plan has it, with its levels as they are; nothing changes."""
         data = self.data

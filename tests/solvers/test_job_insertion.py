@@ -1,4 +1,4 @@
-"""Jobs inserted modulo the period wherever they fit."""
+"""Jobs inserted wherever they fit, modulo the period or on the finite horizon."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem.compiled.operations import compile_instance
-from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.compiled.timetable import Timetable
+from jigsaw_opt.problem.instance import Instance, Objective
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.options import Options
@@ -19,7 +20,8 @@ from jigsaw_opt.solvers.placement.layout import demands
 from jigsaw_opt.solvers.placement.state import PartialPlacement
 from jigsaw_opt.solvers.result import Event, StoppedBy
 from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateTable
-from jigsaw_opt.solvers.search.cyclic.modulo_insertion import ModuloInsertion
+from jigsaw_opt.solvers.search.state.job_insertion import JobInsertion
+from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
 from jigsaw_opt.solvers.solve_state import SolveState
 
 
@@ -48,12 +50,13 @@ def insert(data: ProblemData, period: int, tries: int = 60) -> Plan | None:
     rng = Random(1)
     policy = AnySet(data, period)
     weights = [policy.table.of(index)[0].length for index in range(len(data.operations.jobs))]
-    timetable = ModuloInsertion(data, policy, period, rng).insert_all(
+    timetable = JobInsertion(PartialSchedule(data, period), policy, rng).insert_all(
         range(len(weights)), weights, tries, lambda: False
     )
-    if timetable is None:
-        return None
+    return None if timetable is None else plan_of(data, timetable)
 
+
+def plan_of(data: ProblemData, timetable: Timetable) -> Plan | None:
     def ignore(event: Event) -> None:
         """Progress is of no interest here."""
 
@@ -75,3 +78,24 @@ def test_what_is_laid_keeps_every_rule(family: str, seed: int, changes: dict[str
     assert plan.period_us <= 2 * least
     assert not check(instance, plan)
     assert insert(data, least - 1) is None
+
+
+@pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
+@pytest.mark.parametrize("seed", [7, 9])
+def test_steps_on_the_finite_horizon_keep_every_rule_and_are_never_worse(seed: int, objective: Objective) -> None:
+    instance = generate("server", seed, objective=objective)
+    data = ground_of(instance)
+    insertion, jobs = (
+        JobInsertion(PartialSchedule(data, None), AnySet(data, 10**9), Random(1)),
+        range(len(data.demands)),
+    )
+    assert insertion.insert(jobs, [1.0] * len(jobs), 10, lambda: False) == []
+    values = [insertion.score(jobs)[0]]
+    for first in [*jobs] * 4:
+        better = insertion.step(first)
+        values.append(insertion.score(jobs)[0])
+        assert values[-1] <= values[-2]
+        assert better or objective == "makespan" or values[-1] == values[-2]
+    plan = plan_of(data, insertion.schedule.timetable())
+    assert plan is not None and plan.objective == values[-1] < values[0]
+    assert not check(instance, plan)
