@@ -151,7 +151,7 @@ def with_power_caps(instance: Instance, random: Random) -> Instance:
 def with_licences(instance: Instance, random: Random) -> Instance:
     """The instance with two licences, of one of which there is one and of the other mostly enough, and their jobs."""
     some = (None, (), ("x",), ("x",), ("x", "y"), ("y",))
-    cluster = replace(instance.cluster, licences={"x": 1, "y": random.choice((0, 1, 2, 2, 2, 3))})
+    cluster = replace(instance.cluster, licences={"x": 1, "y": random.choice((0, 1, 1, 2, 2, 2, 3))})
     jobs = tuple(replace(job, licences=random.choice(some)) for job in instance.jobs)
     return replace(instance, cluster=cluster, jobs=jobs)
 

@@ -71,9 +71,8 @@ def _job_of(instance: Instance) -> tuple[TaskGraphJob | None, list[Problem]]:
         problems.append(_unfit("$.objective", f"is {instance.objective}, not makespan"))
     if len(instance.cluster.servers) != 1:
         problems.append(_unfit("$.cluster.servers", "are several, so that a slot may choose among them"))
-    for key, stated in (("power_caps", instance.cluster.capacities), ("licences", instance.cluster.licences)):
-        if stated:
-            problems.append(_unfit(f"$.cluster.{key}", "machines have none"))
+    for key in dict(instance.cluster.limits):
+        problems.append(_unfit(f"$.cluster.{key}", "machines have none"))
     job = instance.jobs[0]
     if len(instance.jobs) != 1 or not isinstance(job, TaskGraphJob):
         told = f"has {counted(len(instance.jobs), 'job')}; one is needed, with a task graph"

@@ -140,6 +140,12 @@ class Cluster(CheckedPart, definition="cluster"):
         """Its cumulative capacities: what blocks on some of its servers may take together at any moment."""
         return self.power_caps or ()
 
+    @property
+    def limits(self) -> list[tuple[str, str]]:
+        """Its power caps and licences: the key of each in documents, and its kind and name."""
+        caps = [("power_caps", f"power cap {cap.name!r}") for cap in self.capacities]
+        return [*caps, *(("licences", f"licence {name!r}") for name in self.licences or ())]
+
     def require_no_capacities(self, why: str) -> None:
         """Refuse power caps and licences, for whoever keeps none.
 
@@ -153,10 +159,8 @@ class Cluster(CheckedPart, definition="cluster"):
         UsageError
             It has some.
         """
-        for cap in self.capacities:
-            raise unsupported("power_caps", f"the cluster has power cap {cap.name!r}; {why}")
-        for name in self.licences or ():
-            raise unsupported("licences", f"the cluster has licence {name!r}; {why}")
+        for key, limit in self.limits:
+            raise unsupported(key, f"the cluster has {limit}; {why}")
 
     @cached_property
     def gpus(self) -> GpuIndex:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -42,6 +42,18 @@ class _Noting:
             self._notes[name] = find()
         found: _T = self._notes[name]  # type: ignore[assignment]
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class HeldCapacity:
+    """What jobs hold, beside memory, as long as they are present (specification: licences).
+
+    `name`: what it is. `units`: how many there are. `amounts`: how many each job holds, by name; 0 is left out.
+    """
+
+    name: str
+    units: int
+    amounts: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +106,17 @@ class Instance(_Noting, CheckedPart, definition="#"):
         return tuple(job for job in self.jobs if job.route_policy is not None)
 
     @property
+    def scarce_capacities(self) -> tuple[HeldCapacity, ...]:
+        """What all jobs hold more of than there is, so that they cannot all be present together."""
+        return self.noted("scarce capacities", lambda: tuple(self._scarce_licences()))
+
+    def _scarce_licences(self) -> Iterator[HeldCapacity]:
+        for name, count in (self.cluster.licences or {}).items():
+            amounts = {job.name: 1 for job in self.jobs if name in (job.licences or ())}
+            if len(amounts) > count:
+                yield HeldCapacity(f"licence {name!r}", count, amounts)
+
+    @property
     def workers(self) -> int:
         """Workers of all jobs; where a job has a task graph, its slots."""
         return sum(job.workers for job in self.jobs)
@@ -109,15 +132,15 @@ class Instance(_Noting, CheckedPart, definition="#"):
         Parameters
         ----------
         lacks
-            Some of ``task_graphs``, ``guarantees``, ``route_policies``, ``power_caps`` and ``licences``; None for all
-            of them.
+            Some of ``task_graphs``, ``guarantees``, ``route_policies``, ``power_caps`` and ``held_capacities``; None
+            for all of them.
         """
         needs = (
             ("task_graphs", self.task_graph_jobs, "job {!r} has a task graph"),
             ("guarantees", self.guaranteed_jobs, "job {!r} has a deadline or a cycle-time limit"),
             ("route_policies", self.policed, "job {!r} has a route policy"),
             ("power_caps", self.cluster.capacities, "its cluster has power cap {!r}"),
-            ("licences", [job for job in self.jobs if job.licences], "job {!r} holds a licence"),
+            ("held_capacities", self.scarce_capacities, "its jobs hold more than there is of {}"),
         )
         met = (told.format(of[0].name) for name, of, told in needs if of and (lacks is None or name in lacks))
         return next(met, None)

@@ -87,7 +87,7 @@ class Conflict:
     Parameters
     ----------
     kind
-        ``gpu_type``, ``memory``, ``reach``, ``power``, ``depth``, ``deadline``,
+        ``gpu_type``, ``memory``, ``held``, ``reach``, ``power``, ``depth``, ``deadline``,
         ``pace`` or ``search`` (found by a solver's proof).
     jobs
         Names of the jobs that take part.

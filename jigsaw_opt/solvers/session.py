@@ -125,7 +125,7 @@ class Session:
             raise UsageError(
                 "a plan on a cyclic horizon has no past: time does not go on in its session", code="unsupported"
             )
-        cut = self.instance.beyond(("power_caps",))
+        cut = self.instance.beyond(("power_caps", "held_capacities"))
         if cut is not None:
             raise unsupported("instance", f"nothing before a moment is kept in instance {self.instance.name!r}: {cut}")
         if now_us < self.now_us:

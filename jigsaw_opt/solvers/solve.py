@@ -134,7 +134,11 @@ def _openings(request: Request, method: Solver, start: Plan, fix: Fix | None) ->
         raise InvalidInputError(
             [Problem(f"start: {one.path}", f"{one.rule}: {one.message}", hint, code="broken-rule") for one in broken]
         )
-    cut = None if fix is None or not fix.moment or start.is_phased else instance.beyond(("task_graphs", "power_caps"))
+    cut = (
+        None
+        if fix is None or not fix.moment or start.is_phased
+        else instance.beyond(("task_graphs", "power_caps", "held_capacities"))
+    )
     if cut is not None:
         raise unsupported("fix", f"nothing before a moment is kept in instance {instance.name!r}: {cut}")
     if cannot is not None and (broken or (fix is not None and not fix.empty)):

@@ -52,6 +52,7 @@ TITLES: dict[StepKind, str] = {
     "gpu": "waits for a GPU",
     "link": "waits for a link",
     "memory": "waits for memory",
+    "held": "waits for what others hold",
     "power": "waits for power",
     "release": "not yet released",
     "slack": "nothing in the way",

@@ -43,8 +43,8 @@ from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.activities.flat import flatten, network_of
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs, timetables_in_time
 from jigsaw_opt.solvers.activities.orders.search_in_time import SearchInTime
-from jigsaw_opt.solvers.activities.placing import placements
-from jigsaw_opt.solvers.activities.presence import fit_at_once, flattened, job_orders, most_present
+from jigsaw_opt.solvers.activities.placing import fit_at_once, placements
+from jigsaw_opt.solvers.activities.presence import flattened, job_orders, most_present
 from jigsaw_opt.solvers.activities.serial_placing import SerialPlacing
 from jigsaw_opt.solvers.explanation.breakdown import explain_jobs
 from jigsaw_opt.solvers.explanation.changes import changes

@@ -1,7 +1,7 @@
 """Phases of a plan, the jobs that are in memory together, and where a run builds workers. Needs no torch.
 
 Jobs that fit at the begin are built then, so that nothing is built while others run. A job that does not fit beside
-those that start before it is built at the end of the last one that is in its way (specification: memory).
+those that start before it is built at the end of the last one that is in its way (specification: memory, licences).
 """
 
 from __future__ import annotations
@@ -52,10 +52,15 @@ def seams(instance: Instance, plan: Plan) -> tuple[Seam, ...]:
     starts = [job.start_us for job in plan.jobs]
     needs = [{gpu: _use(instance, job, gpu).needs for gpu in job.gpus} for job in plan.jobs]
     memory = {f"{each.name}/{k}": each.gpu_memory for each in instance.cluster.servers for k in range(each.gpus)}
+    for capacity in instance.scarce_capacities:
+        memory[capacity.name] = capacity.units
+        for own, asked in zip(needs, plan.jobs, strict=True):
+            if asked.name in capacity.amounts:
+                own[capacity.name] = capacity.amounts[asked.name], 0
     built: dict[int, int] = {}
 
     def fits(job: int, moment: int) -> bool:
-        """Return whether a job fits on its GPUs from a moment on, beside those built before that have not ended."""
+        """Return whether a job finds what it holds from a moment on, beside those built before that have not ended."""
         there = [needs[job], *(needs[other] for other in built if ends[other] > moment)]
         return all(needed_bytes(own[gpu] for own in there if gpu in own) <= memory[gpu] for gpu in needs[job])
 

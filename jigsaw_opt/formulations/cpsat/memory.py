@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat.axis import Axis, ModuloAxis
 from jigsaw_opt.formulations.cpsat.channel import encode_maximum
-from jigsaw_opt.formulations.cpsat.presence import add_memory_in_time, presence_of, worker_on
+from jigsaw_opt.formulations.cpsat.presence import add_held_capacities, add_memory_in_time, presence_of, worker_on
 from jigsaw_opt.formulations.cpsat.variables import JobVariables, TaskGraphVariables
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.problem.compiled.task_graph import NumberedHold
@@ -34,7 +34,7 @@ def add_memory(
     graphs: Sequence[TaskGraphVariables],
     axis: Axis,
 ) -> None:
-    """Require that on no GPU workers, slots and holds exceed its memory at any moment.
+    """Require that on no GPU workers, slots and holds exceed its memory at any moment, nor jobs what else they hold.
 
     Notes
     -----
@@ -53,6 +53,7 @@ def add_memory(
             add_memory_in_time(model, memory, [worker_on(model, own, g) for own in workers], others)
         else:
             _add_memory_of_all(model, g, memory, workers, slots, axis)
+    add_held_capacities(model, operations, [*jobs, *graphs], axis)
     for slot in held if axis.horizon == "cyclic" else ():
         slot.add_held_time(max((eligibility.memory(g) for g in slot.at), default=0))
 

@@ -1,4 +1,4 @@
-"""Memory in time: what the jobs that are present at a moment take of a GPU (specification: memory)."""
+"""What jobs take of a GPU, and what else they hold, while they are present (specification: memory, licences)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from itertools import pairwise
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.formulations.cpsat.axis import Axis
 from jigsaw_opt.formulations.cpsat.channel import encode_maximum
 from jigsaw_opt.formulations.cpsat.variables import JobVariables, TaskGraphVariables
+from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.plan import JobPlan, TaskGraphJobPlan
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ class Presence:
     length: cp_model.IntVar
     end: cp_model.IntVar
 
-    def interval(self, model: cp_model.CpModel, literal: cp_model.IntVar) -> cp_model.IntervalVar:
+    def interval(self, model: cp_model.CpModel, literal: cp_model.IntVar | bool) -> cp_model.IntervalVar:
         """Return this time as an interval where a literal holds."""
         return model.new_optional_interval_var(self.begin, self.length, self.end, literal, "")
 
@@ -59,7 +61,7 @@ def _add_presence(
 
 
 def presence_of(model: cp_model.CpModel, job_vars: JobVariables | TaskGraphVariables, latest: int) -> Presence:
-    """Return the presence of a job, which is added the first time; no job ends after `latest`."""
+    """Return the presence of a job, which is added the first time; none with a task graph ends after `latest`."""
     if job_vars.presence is None:
         if isinstance(job_vars, TaskGraphVariables):
             last, operations = len(job_vars.starts) - 1, range(job_vars.graph.size)
@@ -69,6 +71,7 @@ def presence_of(model: cp_model.CpModel, job_vars: JobVariables | TaskGraphVaria
             earliest = min(job_vars.graph.job.release_us, latest)
         else:
             starts, ends, earliest = [*job_vars.starts[0].values()], job_vars.ends[-1:], job_vars.window.release
+            latest = job_vars.window.deadline
         job_vars.presence = _add_presence(model, starts, ends, earliest, latest)
     return job_vars.presence
 
@@ -143,6 +146,26 @@ def add_memory_in_time(
             taken.append((worker.interval, worker.state + own))
             taken += worker.rises if number in group else ()
         _add_cumulative(model, [part for part in taken if part[1]], memory - common)
+
+
+def add_held_capacities(
+    model: cp_model.CpModel, operations: Operations, jobs: Sequence[JobVariables | TaskGraphVariables], axis: Axis
+) -> None:
+    """State that jobs that are present at a moment hold no more than there is (specification: licences).
+
+    On the cyclic horizon all jobs are always present, and a disjunction of nothing is false.
+    """
+    numbered = dict(zip(operations.names, jobs, strict=True))
+    for capacity in operations.instance.scarce_capacities:
+        if axis.horizon == "cyclic":
+            model.add_bool_or([])
+            return
+        taken = [
+            (presence_of(model, numbered[name], axis.limit).interval(model, True), amount)
+            for name, amount in capacity.amounts.items()
+            if name in numbered
+        ]
+        _add_cumulative(model, taken, capacity.units)
 
 
 def _within(worker: PresentWorker, memory: int) -> PresentWorker | None:

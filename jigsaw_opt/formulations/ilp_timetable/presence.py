@@ -1,4 +1,4 @@
-"""Memory in time: jobs that do not fit onto a GPU together follow one another (specification: memory)."""
+"""Jobs that do not fit onto a GPU together, or hold too much, follow one another (specification: memory, licences)."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from jigsaw_opt.formulations.ilp_timetable.placement import add_exact_sum
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.variables import tight_gpus
+from jigsaw_opt.problem.instance import HeldCapacity
 
 if TYPE_CHECKING:
     import pulp
 
 Following = dict[tuple[int, int], "pulp.LpVariable"]
-"""By two jobs: 1 if the first one has ended when the second one begins; only pairs whose memory may ask for it."""
+"""By two jobs: 1 if the first one has ended when the second one begins; only pairs for which that may matter."""
 
 
 def add_present_jobs(
     model: AlgebraicModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables], step: int
 ) -> Following:
-    """Fit the workers that are present at a moment into the memory of every GPU, and return who follows whom.
+    """Fit those present at a moment into the memory of every GPU, and what else they hold; return who follows whom.
 
     `model`: the program, which receives columns and rows. `step`: every time of a plan without needless waiting is a
     multiple of it, in microseconds.
@@ -31,13 +32,17 @@ def add_present_jobs(
     -----
     What is present grows only where a job begins, so that memory is counted there.
     """
-    tight = list(tight_gpus(eligibility, jobs))
-    pairs = {(one.number, two.number) for _, inside in tight for one, two in combinations(inside, 2)}
+    tight, capacities = list(tight_gpus(eligibility, jobs)), eligibility.operations.instance.scarce_capacities
+    held = [[job_vars for job_vars in jobs if job_vars.job.name in own.amounts] for own in capacities]
+    rivals = [*(inside for _, inside in tight), *held]
+    pairs = {(one.number, two.number) for inside in rivals for one, two in combinations(inside, 2)}
     present = _PresenceRows(model, [jobs[number] for number in sorted({number for pair in pairs for number in pair})])
     for j, k in sorted(pairs):
         present.add_pair(jobs[j], jobs[k], step)
     for g, inside in tight:
         present.add_memory(g, eligibility.memory(g), inside)
+    for number, (own, inside) in enumerate(zip(capacities, held, strict=True)):
+        present.add_held(f"held_{number}", own, inside)
     return present.following
 
 
@@ -94,6 +99,14 @@ class _PresenceRows:
                         # A level that alone exceeds the memory is as bad as one byte too many.
                         activations.append((min(job_vars.job.activation_bytes[d - 1], memory + 1), there))
                     add_exact_sum(self._model, f"{g}_{k}_{j}_{i}", [*states, *activations], memory)
+
+    def add_held(self, name: str, capacity: HeldCapacity, inside: Sequence[JobVariables]) -> None:
+        """Add a row for each job that begins: it and those present then hold no more than there is."""
+        for beginning in inside:
+            k = beginning.number
+            there = ((own, 1 if own is beginning else self._present[own.number, k]) for own in inside)
+            held = self._model.total(capacity.amounts[own.job.name] * literal for own, literal in there)
+            self._model.add(held <= capacity.units, f"{name}_{k}")
 
     def _both(self, name: str, one: Expression, other: pulp.LpVariable) -> pulp.LpVariable:
         """Add a column that is 1 where both are; no plan gains by it elsewhere."""

@@ -54,7 +54,8 @@ class RoutedNetwork:
 def identical_jobs(operations: Operations) -> list[list[int]]:
     """Return the jobs in groups that differ in nothing but their name."""
     groups: list[list[int]] = []
-    nameless = [replace(job, name="") for job in operations.jobs]
+    capacities = operations.instance.scarce_capacities
+    nameless = [(replace(job, name=""), [own.amounts.get(job.name) for own in capacities]) for job in operations.jobs]
     for j, job in enumerate(nameless):
         group = next((group for group in groups if nameless[group[0]] == job), None)
         if group is None:

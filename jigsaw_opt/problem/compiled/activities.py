@@ -83,6 +83,7 @@ class ActivityNetwork:
     take no time, and stand behind the others of their job (`CompiledTaskGraph.milestones`). `residents`: by job added,
     what its workers or slots take while it is present. `memory_bytes`: by GPU, bytes of slots and of states of workers,
     where all jobs are present. `activation_bytes`: by GPU, the most activations of a worker there at its largest level.
+    `held`: units of each capacity that jobs hold while they are present, and how many of them each job added holds.
     """
 
     routes: Routes
@@ -95,6 +96,7 @@ class ActivityNetwork:
     residents: list[list[Resident]] = field(default_factory=list)
     memory_bytes: Counter[Gpu] = field(default_factory=Counter)
     activation_bytes: Counter[Gpu] = field(default_factory=Counter)
+    held: Sequence[tuple[int, Sequence[int]]] = ()
 
     def room(self, gpu: Gpu) -> int:
         """Return the bytes of a GPU that are left for holds while all jobs are present (specification: memory)."""

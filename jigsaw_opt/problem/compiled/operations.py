@@ -137,11 +137,11 @@ class Operations:
 
     @property
     def needs_network(self) -> bool:
-        """Whether only activity networks state it: some job has a task graph, or the cluster has cumulative capacities.
+        """Whether only activity networks state it: for task graphs, cumulative capacities, or what jobs hold.
 
-        Methods for data-parallel jobs alone know one operation at a time on each GPU and link.
+        Methods for data-parallel jobs alone know one operation at a time on each GPU and link, and memory.
         """
-        return bool(self.task_graphs or self.cluster.capacities)
+        return bool(self.task_graphs or self.cluster.capacities or self.instance.scarce_capacities)
 
     @property
     def is_mixed(self) -> bool:
@@ -154,6 +154,11 @@ class Operations:
         if not self.is_mixed:
             return (self,)
         return tuple(part.with_routes(self.routes) for part in (replace(self, task_graphs=()), replace(self, jobs=())))
+
+    @property
+    def names(self) -> list[str]:
+        """Name of each job, data-parallel ones before task-graph ones."""
+        return [*(job.name for job in self.jobs), *(graph.job.name for graph in self.task_graphs)]
 
     @property
     def weights(self) -> list[int]:
@@ -179,14 +184,15 @@ class Operations:
 
     @cached_property
     def has_scarce_memory(self) -> bool:
-        """Whether jobs may have to follow one another for their memory (specification: memory).
+        """Whether jobs may have to follow one another for what they hold (specification: memory, licences).
 
-        So it is on the finite horizon where all jobs that may be on a GPU exceed its memory together. Elsewhere only
+        So it is on the finite horizon where all jobs that may be on a GPU exceed its memory together, or together hold
+        more of something else than there is. Elsewhere only
         what a job needs alone decides where it may be. On the cyclic horizon all jobs are always present.
         """
         if self.horizon == "cyclic" or len(self.jobs) + len(self.task_graphs) < 2:
             return False
-        return any(
+        return bool(self.instance.scarce_capacities) or any(
             sum(self.most_bytes_on(gpu_type)) > memory
             for gpu_type, memory in {(server.gpu_type, server.gpu_memory) for server in self.cluster.servers}
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import STATED, TraceJob, Workload
@@ -26,7 +26,10 @@ from jigsaw_opt.simulation.engine.outages import Failures
 from jigsaw_opt.text import counted, readable
 
 _LONGEST = 60
-_LATER = (", power_caps=None", ", power_w=None", ", licences=None", *(f", {name}=None" for name in STATED))
+_FIRST = 4
+"""Number of fields that clusters had in the first snapshots."""
+_NAMES = ("power_w", *(each.name for each in fields(Cluster)[_FIRST:]), *STATED)
+_LATER = [f", {name}=None" for name in _NAMES]
 """Fields that came later and say nothing here: snapshots of before know inputs without them."""
 
 

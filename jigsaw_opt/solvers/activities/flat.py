@@ -32,11 +32,12 @@ class FlatActivities(NamedTuple):
     nothing. `arcs`: what waits for what. Whatever waits for a period before it on the same GPU or link is left out: all
     use of it within one period is behind all of the period before (`repeating`). `opens, closes`: by activity, its
     holds as (GPU, bytes, the activity at the other end): those that begin with its start, and those that end with its
-    end. `room`: by GPU, the bytes that slots and workers leave free; all its bytes where these are only there in time.
+    end. `room`: by GPU, the bytes that slots and workers leave free; all its bytes where these are only there in time,
+    and behind the GPUs then the units of other capacities that jobs hold (`ActivityNetwork.held`).
     `uses`: by activity, what it takes of cumulative capacities while it runs, as (capacity, amount), such as watts
     under a power cap; empty where there are none. `limits`: by capacity, the most that is taken of it at once.
-    `residents`: by job, what it takes while present, as (GPU, bytes, activations); empty where all jobs are always
-    present.
+    `residents`: by job, what it takes while present, as (GPU or other capacity, bytes or units, activations); empty
+    where all jobs are always present.
     """
 
     duration_us: list[int]
@@ -54,8 +55,9 @@ class FlatActivities(NamedTuple):
 
     @property
     def fits_alone(self) -> bool:
-        """Return whether every activity keeps all cumulative capacities where it runs alone."""
-        return all(amount <= self.limits[capacity] for own in self.uses for capacity, amount in own)
+        """Return whether every activity keeps all cumulative capacities, and every job what it holds, alone."""
+        held = (size + most <= self.room[place] for own in self.residents for place, size, most in own)
+        return all(held) and all(amount <= self.limits[capacity] for own in self.uses for capacity, amount in own)
 
     def successors(self) -> list[list[tuple[int, int]]]:
         """Return, by activity, what waits for it within one period, and how long after its start."""
@@ -78,6 +80,8 @@ def network_of(
         network.add_data_parallel(job, workers, rows)
     for graph, own in zip(operations.task_graphs, gpus[count:], strict=True):
         network.add_task_graph(graph, own, within_slots)
+    capacities, names = operations.instance.scarce_capacities, operations.names
+    network.held = [(own.units, [own.amounts.get(name, 0) for name in names]) for own in capacities]
     return network
 
 
@@ -94,8 +98,14 @@ def flatten(network: ActivityNetwork, in_time: bool = False) -> FlatActivities:
     for activity in checking_deadline(network.activities):
         used = [*(number[gpu] for gpu in activity.gpus), *(len(gpus) + link for link in activity.links)]
         resources.append(tuple(used) if activity.duration_us > 0 else ())
+    room, residents = [network.room(gpu) for gpu in gpus], list[list[tuple[int, int, int]]]()
     if in_time:
         _add_own_resources(network, resources, len(gpus) + len(cluster.links))
+        room = [*(cluster.servers[server].gpu_memory for server, _ in gpus), *(units for units, _ in network.held)]
+        residents = [[(number[gpu], size, most) for gpu, size, most in own] for own in network.residents]
+        for place, (_, amounts) in enumerate(network.held, len(gpus)):
+            for own, amount in zip(residents, amounts, strict=True):
+                own += [(place, amount, 0)] if amount else []
     durations = [activity.duration_us for activity in network.activities]
     opens: list[list[tuple[int, int, int]]] = [[] for _ in durations]
     closes: list[list[tuple[int, int, int]]] = [[] for _ in durations]
@@ -109,12 +119,12 @@ def flatten(network: ActivityNetwork, in_time: bool = False) -> FlatActivities:
         list(_arcs(network, durations, resources)),
         opens,
         closes,
-        [cluster.servers[gpu[0]].gpu_memory if in_time else network.room(gpu) for gpu in gpus],
+        room,
         [activity.job for activity in network.activities],
         [activity.iteration for activity in network.activities],
         _draws(network),
         [cap.watts for cap in cluster.capacities],
-        [[(number[gpu], size, most) for gpu, size, most in own] for own in network.residents] if in_time else (),
+        residents,
     )
 
 

@@ -13,7 +13,7 @@ from random import Random
 
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
-from jigsaw_opt.problem.compiled.timetable import Gpu
+from jigsaw_opt.problem.compiled.timetable import Gpu, Timetable
 from jigsaw_opt.solvers.activities.flat import FlatActivities, one_iteration
 from jigsaw_opt.solvers.activities.held_memory import HeldMemory, serial_order
 from jigsaw_opt.solvers.placement.workers import PlacedWorkers, WorkerPlacing
@@ -58,8 +58,10 @@ def placements(
 ) -> Iterator[SlotPlacement]:
     """Yield different placements, each on GPUs that have room for all slots and in an order in which memory suffices.
 
-    `in_time`: whether jobs that share a GPU may follow one another for its memory. `placed`: jobs that stay.
+    `in_time`: whether jobs may follow one another for what they hold, such as memory. `placed`: jobs that stay.
     """
+    if operations.instance.scarce_capacities and not in_time:
+        return
     random, placing = Random(f"placing/{seed}"), _SlotPlacing(operations, in_time, placed)
     found: set[_Drawn] = set()
     failed = 0
@@ -101,7 +103,7 @@ def _complete(
         loads.add_slots(job, own)
     taken, activations = loads.states, loads.activations
     servers, orders = operations.cluster.servers, []
-    if not in_time and any(servers[gpu[0]].gpu_memory < size + activations[gpu] for gpu, size in taken.items()):
+    if not in_time and not loads.fit:
         return None
     for graph, own in zip(operations.task_graphs, gpus, strict=True):
         room = [servers[gpu[0]].gpu_memory - taken[gpu] - activations[gpu] for gpu in own]
@@ -131,6 +133,13 @@ class GpuLoads:
         self.operations = operations
         self.states, self.activations, self.load = Counter[Gpu](), Counter[Gpu](), Counter[Gpu]()
 
+    @property
+    def fit(self) -> bool:
+        """Whether the jobs may all be present all the time."""
+        servers = self.operations.cluster.servers
+        room = all(size + self.activations[gpu] <= servers[gpu[0]].gpu_memory for gpu, size in self.states.items())
+        return room and not self.operations.instance.scarce_capacities
+
     def add_workers(self, workers: Mapping[int, PlacedWorkers]) -> None:
         """Count data-parallel jobs, by their numbers."""
         for number, own in workers.items():
@@ -156,6 +165,14 @@ class GpuLoads:
         """Return how long the blocks of a slot take there in all iterations."""
         tables = (graph.shape.blocks[block].duration_us for block in graph.blocks_of[slot])
         return graph.job.iterations * sum(table[self.gpu_type(gpu)] for table in tables)
+
+
+def fit_at_once(operations: Operations, timetable: Timetable) -> bool:
+    """Return whether the data-parallel jobs of a plan may all be present all the time."""
+    loads, places = GpuLoads(operations), operations.cluster.gpus.place_of
+    placed = (PlacedWorkers(tuple(map(places.__getitem__, plan.gpus)), plan.levels) for plan in timetable.jobs)
+    loads.add_workers(dict(enumerate(placed)))
+    return loads.fit
 
 
 class _SlotPlacing:

@@ -1,4 +1,6 @@
-"""Memory in time: a job takes memory from its first activity to its last one (specification: memory).
+"""Memory in time: a job takes memory from its first activity to its last one (specification: memory, licences).
+
+Whatever else a job holds meanwhile is one more capacity behind the GPUs, with units in place of bytes.
 
 `PresentJobs` admits jobs while a schedule is made from its begin to its end. `flattened` states the memory of a
 schedule as waits between jobs, for whatever changes the order of its activities.
@@ -12,8 +14,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 
 from jigsaw_opt.problem.compiled.activities import ActivityNetwork
-from jigsaw_opt.problem.compiled.operations import Operations
-from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities, flatten
 from jigsaw_opt.solvers.activities.held_memory import HeldMemory
 
@@ -127,11 +127,12 @@ def flattened(network: ActivityNetwork, starts: Sequence[int], scarce: bool) -> 
     `starts`: by activity, in microseconds, of a schedule that keeps memory.
     """
     flat = flatten(network)
-    if not scarce or _is_held(flat, starts):
+    if not scarce or (not network.held and _is_held(flat, starts)):
         return flat
     flat = flatten(network, in_time=True)
     room = [memory - most for memory, most in zip(flat.room, most_present(flat, starts), strict=True)]
-    found = ordered(flat, job_orders(flat, starts))._replace(room=room, residents=())
+    gpus = len(room) - len(network.held)
+    found = ordered(flat, job_orders(flat, starts))._replace(room=room[:gpus], residents=())
     return found if _is_held(found, starts) else None
 
 
@@ -156,16 +157,16 @@ def ordered(flat: FlatActivities, pairs: Iterable[tuple[int, int]]) -> FlatActiv
 
 
 def in_memory_order(
-    flat: FlatActivities, old: FlatActivities, starts: Sequence[int], without: Collection[int]
+    flat: FlatActivities, lengths: Sequence[int], starts: Sequence[int], without: Collection[int]
 ) -> FlatActivities:
     """Return activities with waits such that memory is kept at any starts in the order of a schedule.
 
     Jobs wait as in `job_orders`. Besides, a job waits for what another one held on its GPUs and gave back before it
     began, and what is held after the job has ended waits for that: then whatever is held together was so before.
 
-    `old, starts`: the activities as they were in that schedule, and their starts there. `without`: jobs that are left
-    out.
+    `lengths, starts`: of the activities in that schedule, in microseconds. `without`: jobs that are left out.
     """
+    old = flat._replace(duration_us=[*lengths])
     found = ordered(flat, job_orders(old, starts, without))
     own, jobs, (first, last) = spans(old, starts), _jobs_on(old), _ends_of_jobs(flat)
     before, behind = dict[tuple[int, int, int], int](), dict[tuple[int, int, int], int]()
@@ -192,19 +193,6 @@ def in_memory_order(
         for one in last[job]
     ]
     return found._replace(arcs=[*found.arcs, *arcs])
-
-
-def fit_at_once(operations: Operations, timetable: Timetable) -> bool:
-    """Return whether memory holds the data-parallel jobs of a plan where all of them are present all the time."""
-    states: Counter[str] = Counter()
-    activations: dict[str, int] = {}
-    for job, plan in zip(operations.jobs, timetable.jobs, strict=True):
-        for slot, gpu in enumerate(plan.gpus):
-            deepest = max(iteration.blocks[slot].level for iteration in plan.iterations)
-            states[gpu] += job.state_bytes
-            activations[gpu] = max(activations.get(gpu, 0), job.activation_bytes[deepest - 1])
-    servers, place_of = operations.cluster.servers, operations.cluster.gpus.place_of
-    return all(size + activations[gpu] <= servers[place_of[gpu][0]].gpu_memory for gpu, size in states.items())
 
 
 def _jobs_on(flat: FlatActivities) -> list[list[tuple[int, int, int]]]:

@@ -46,13 +46,16 @@ class Requirement(NamedTuple):
 
 
 class SoloSchedule(NamedTuple):
-    """A job alone on its GPUs: levels of a data-parallel one, starts from 0 on, length, and use of GPUs and links."""
+    """A job alone on its GPUs: levels of a data-parallel one, starts from 0 on, length, and use of GPUs and others.
+
+    `others`: what it takes of links, by number, and behind them of other capacities that it holds.
+    """
 
     levels: tuple[tuple[int, ...], ...]
     starts: list[int]
     length_us: int
     slots: list[Requirement]
-    links: list[tuple[int, Requirement]]
+    others: list[tuple[int, Requirement]]
 
 
 class _Occupancy(NamedTuple):
@@ -116,6 +119,14 @@ class SerialPlacing:
         self._placing = WorkerPlacing(operations, in_time=True)
         self._alone: dict[tuple[int, tuple[int, ...]], SoloSchedule | None] = {}
         self._usual: dict[int, tuple[int, Requirement]] = {}
+        servers, links, names = operations.cluster.servers, len(operations.cluster.links), operations.names
+        self._sizes: dict[Gpu | int, int] = {gpu: servers[gpu[0]].gpu_memory for gpu in operations.cluster.gpus.places}
+        self._held: list[list[tuple[int, Requirement]]] = [[] for _ in names]
+        for place, capacity in enumerate(operations.instance.scarce_capacities, links):
+            self._sizes[place] = capacity.units
+            for job, name in enumerate(names):
+                if name in capacity.amounts:
+                    self._held[job].append((place, Requirement(capacity.amounts[name], 0, 0.0)))
 
     def first_schedules(self) -> Iterator[SerialSchedule]:
         """Yield schedules in order of release, and with the least or the most work for its weight first."""
@@ -224,7 +235,7 @@ class SerialPlacing:
     def _first(
         self, uses: _Requirements, profile: _Profile, release: int, length: int, may_share: bool
     ) -> tuple[int, int]:
-        servers, moment, later = self.operations.cluster.servers, release, -1
+        moment, later = release, -1
         end = moment + length
         while later != moment:
             moment = max(moment, later)
@@ -234,8 +245,8 @@ class SerialPlacing:
             if may_share:
                 end = max([end, *(_served(taken, use.share * length, moment) for _, use, taken in there)])
             for place, use, taken in there:
-                memory = inf if isinstance(place, int) else servers[place[0]].gpu_memory
-                later = max(later, _free_from(taken, use, memory, inf if may_share else _WHOLE, moment, end))
+                size = self._sizes.get(place, inf)
+                later = max(later, _free_from(taken, use, size, inf if may_share else _WHOLE, moment, end))
         return moment, end
 
     def alone_on(self, job: int, gpus: tuple[Gpu, ...]) -> SoloSchedule | None:
@@ -287,12 +298,12 @@ class SerialPlacing:
             Requirement(own.bytes + held[own.gpu], own.activations, busy[own.gpu] / length)
             for own in network.residents[0]
         ]
-        links = [(place, Requirement(0, 0, busy[place] / length)) for place in busy if isinstance(place, int)]
-        return SoloSchedule(levels, [start - first for start in starts], length, slots, links)
+        others = [(place, Requirement(0, 0, busy[place] / length)) for place in busy if isinstance(place, int)]
+        return SoloSchedule(levels, [start - first for start in starts], length, slots, [*others, *self._held[job]])
 
 
 def _uses(gpus: Sequence[Gpu], alone: SoloSchedule) -> _Requirements:
-    return [*zip(gpus, alone.slots, strict=True), *alone.links]
+    return [*zip(gpus, alone.slots, strict=True), *alone.others]
 
 
 def _slots_on(gpus: Sequence[Gpu], types: Sequence[Sequence[str]], kind: Sequence[str]) -> tuple[Gpu, ...] | None:

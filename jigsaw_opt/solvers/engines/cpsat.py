@@ -96,7 +96,7 @@ class OrtoolsSolver:
 
     __slots__ = ()
     engines: ClassVar[tuple[str, ...]] = ("cpsat",)
-    lacks: ClassVar[tuple[str, ...]] = ("licences",)
+    lacks: ClassVar[tuple[str, ...]] = ()
 
     def unavailable(self) -> str | None:
         """Return the pip argument of OR-Tools where it is missing, else None."""

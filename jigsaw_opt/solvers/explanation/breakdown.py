@@ -102,7 +102,10 @@ class Explainer:
         cluster = order.operations.cluster
         gpus = cluster.gpus.names
         self._resources = [*gpus, *(link.name for link in cluster.links)]
-        self._caps = [cap.name for cap in cluster.capacities]
+        self._others = {
+            "power": [cap.name for cap in cluster.capacities],
+            "held": [*gpus, *(own.name for own in order.operations.instance.scarce_capacities)],
+        }
         self._number = {name: at for at, name in enumerate(gpus)}
 
     def number(self, name: str) -> int:
@@ -138,8 +141,8 @@ class Explainer:
         return max(own, key=lambda activity: (starts[activity] + flat.duration_us[activity], activity))
 
     def _named(self, step: ChainStep) -> NamedStep:
-        flat, names = self._order.flat, self._resources
-        on = "" if step.on is None else self._caps[step.on] if step.kind == "power" else names[step.on]
+        flat, names = self._order.flat, self._others.get(step.kind, self._resources)
+        on = "" if step.on is None else names[step.on]
         by = "" if step.by is None else self._order.jobs[flat.job[step.by]].name
         what = self._order.operation_name(step.activity)
         return NamedStep(step.kind, what, flat.iteration[step.activity], step.start_us, step.end_us, on, by)

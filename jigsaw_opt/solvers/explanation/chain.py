@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.solvers.activities.presence import spans
@@ -115,8 +115,8 @@ class UseOverTime:
 _REMEMBERED = 256
 """Activities whose waits are kept: those of a job, mostly."""
 
-StepKind = Literal["compute", "exchange", "partner", "gpu", "link", "memory", "power", "release", "slack"]
-KINDS: tuple[StepKind, ...] = ("compute", "exchange", "partner", "gpu", "link", "memory", "power", "release", "slack")
+StepKind = Literal["compute", "exchange", "partner", "gpu", "link", "memory", "held", "power", "release", "slack"]
+KINDS: tuple[StepKind, ...] = get_args(StepKind)
 """Where time goes, in the order of tables. `partner` is another worker's block, for a worker that waits for it."""
 
 
@@ -315,7 +315,7 @@ class Chains:
         job = self._flat.job[activity]
         for gpu, size, most in self._flat.residents[job] if self._spans and self._spans[job][0] == start else ():
             for low, high in self._memory[gpu].full(size, since, start, most):
-                yield _Obstacle(low, high, "memory", gpu, self._leaver(gpu, high))
+                yield _Obstacle(low, high, "memory" if gpu < self._gpus else "held", gpu, self._leaver(gpu, high))
         for gpu, size, last in self._flat.opens[activity]:
             for low, high in self._memory[gpu].full(size, since, start):
                 # What another activity ends is held from the start until then, so it begins after the last such time.

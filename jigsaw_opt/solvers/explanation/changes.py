@@ -56,9 +56,9 @@ def _value(order: KeptOrder, job: int, flat: FlatActivities, starts: Sequence[in
 
 
 def _relaxed(order: KeptOrder, job: int) -> Iterator[tuple[str, FlatActivities, Sequence[int]]]:
-    """Yield changes that only take away what is in the way, with the jobs that no others wait for in memory then."""
+    """Yield changes that only take away what is in the way, with the jobs that no others wait for then."""
     gpus, cluster, flat = order.operations.cluster.gpu_count, order.operations.cluster, order.flat
-    yield "GPUs of its own", _apart(order, job, lambda resource: resource < gpus), (job,)
+    yield "GPUs of its own", _apart(order, job, lambda resource: resource < gpus), ()
     used = sorted({r for a in range(order.begins[job], order.begins[job + 1]) for r in flat.resources[a] if r >= gpus})
     if used:
         yield "links of its own", _apart(order, job, lambda resource: resource >= gpus), ()
@@ -75,10 +75,14 @@ def _relaxed(order: KeptOrder, job: int) -> Iterator[tuple[str, FlatActivities, 
 
 def _apart(order: KeptOrder, job: int, chosen: Callable[[int], bool]) -> FlatActivities:
     """Return the activities with a copy, for one job alone, of each of its GPUs and links that are chosen."""
-    flat, resources = order.flat, list(order.flat.resources)
+    flat, resources, opens = order.flat, list(order.flat.resources), list(order.flat.opens)
     for a in range(order.begins[job], order.begins[job + 1]):
         resources[a] = tuple(-1 - resource if chosen(resource) else resource for resource in resources[a])
-    return flat._replace(resources=resources)
+        opens[a] = [hold for hold in opens[a] if not chosen(hold[0])]
+    gpus, residents = order.operations.cluster.gpu_count, list(flat.residents)
+    if residents:
+        residents[job] = [own for own in residents[job] if own[0] >= gpus or not chosen(own[0])]
+    return flat._replace(resources=resources, opens=opens, residents=residents)
 
 
 def _narrow(order: KeptOrder, job: int, used: Sequence[int]) -> int:

@@ -25,7 +25,7 @@ class Greedy:
     name: str = "greedy"
     display_name: str = "list scheduling; any size, no engine needed; finite and cyclic horizon"
 
-    lacks: ClassVar[tuple[str, ...]] = ("licences",)
+    lacks: ClassVar[tuple[str, ...]] = ()
     takes: ClassVar[tuple[str, ...]] = LIMITS
     memory_in_time: ClassVar[bool] = True
 

@@ -55,7 +55,7 @@ class Ilp:
     name: str = "ilp"
     display_name: str = "exact, mixed-integer programming (HiGHS); finite horizon"
     engines: ClassVar[tuple[str, ...]] = ("highs",)
-    lacks: ClassVar[tuple[str, ...]] = ("task_graphs", "power_caps", "licences")
+    lacks: ClassVar[tuple[str, ...]] = ("task_graphs", "power_caps")
     memory_in_time: ClassVar[bool] = True
     # A plan that is refused stays the engine's best, and what it says then is of no use.
     takes: ClassVar[tuple[str, ...]] = tuple(name for name in LIMITS if name != "survivable")

@@ -33,9 +33,24 @@ def certain_causes(operations: Operations) -> tuple[Conflict, ...]:
                 fine.add(key)
     for graph in checking_deadline(operations.task_graphs):
         alone += islice(causes_of_places(operations, places_of(graph)), 1)
+    alone += _too_much_held(operations)
     if alone or operations.horizon == "finite":  # On the finite horizon jobs may follow one another.
         return tuple(alone)
     return tuple(_states_exceed_memory(operations))
+
+
+def _too_much_held(operations: Operations) -> Iterator[Conflict]:
+    """Yield jobs that hold more of something than there is, each alone, or together where they are always present."""
+    for own in operations.instance.scarce_capacities:
+        amounts = {name: own.amounts[name] for name in operations.names if name in own.amounts}
+        for names in [[*amounts]] if operations.horizon == "cyclic" else [[name] for name in amounts]:
+            wanted = sum(amounts[name] for name in names)
+            if wanted > own.units:
+                who = (
+                    f"job {names[0]} holds" if len(names) == 1 else f"{len(names):,} jobs that are always present hold"
+                )
+                message = f"{who} {wanted:,} of {own.name}, and there are {own.units:,}"
+                yield Conflict("held", tuple(names), f"{message}; {wanted - own.units:,} more are wanted")
 
 
 def too_wide(instance: Instance) -> tuple[Conflict, ...]:

@@ -47,7 +47,7 @@ class Continued:
     fix: Fix
     phased: ClassVar[bool | None] = True
     from_phases: ClassVar[bool] = True
-    lacks: ClassVar[tuple[str, ...]] = ("task_graphs", "licences")
+    lacks: ClassVar[tuple[str, ...]] = ("task_graphs",)
 
     @property
     def keeps(self) -> bool:

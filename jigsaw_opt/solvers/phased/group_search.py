@@ -35,8 +35,10 @@ class GroupSearch:
     ) -> None:
         self._instance, self._jobs, self._timing = instance, jobs, timing
         # Each cyclic plan keeps all rules by itself. A worker whose level is deeper in one phase takes the memory for
-        # it in all of them, which only different levels of a job can bring about.
-        self._may_clash = any(not isinstance(job.depth, FullDepth) for job in jobs.values())
+        # it in all of them, which only different levels of a job can bring about. A job that pauses between two phases
+        # keeps what it holds.
+        levels = any(not isinstance(job.depth, FullDepth) for job in jobs.values())
+        self._may_clash = levels or bool(instance.scarce_capacities)
         self.phases, self.value = list[Phase](), _NOT_YET
         first = next((policy for policy in ways if self._takes(policy)), None)
         if first is None:

@@ -74,7 +74,7 @@ def placed_shelves(
 def sharing_groups(
     instance: Instance, placements: Mapping[str, Sequence[str]], routes: Routes | None = None
 ) -> list[list[str]]:
-    """Return names of jobs that share a GPU, a link or a power cap, directly or by others, in the instance's order.
+    """Return names of jobs that share a GPU, link or capacity, directly or by others, in the instance's order.
 
     `placements`: by name of a job that counts, the names of its workers' GPUs.
     """
@@ -85,13 +85,15 @@ def sharing_groups(
     groups: defaultdict[object, list[str]] = defaultdict(list)
     placed = [job for job in instance.jobs if job.name in placements]
     for job in placed:
-        joined.union(("job", job.name), *_resources(job, routes, placements[job.name]))
+        joined.union(("job", job.name), *_resources(instance, job, routes, placements[job.name]))
     for job in placed:
         groups[joined["job", job.name]].append(job.name)
     return list(groups.values())
 
 
-def _resources(job: Job | TaskGraphJob, routes: Routes, gpus: Sequence[str]) -> list[tuple[str, object]]:
+def _resources(
+    instance: Instance, job: Job | TaskGraphJob, routes: Routes, gpus: Sequence[str]
+) -> list[tuple[str, object]]:
     servers = [routes.cluster.gpus.place_of[gpu][0] for gpu in gpus]
     if isinstance(job, Job):
         channels = [routes.under(job.route_policy).channel(Counter(servers))]
@@ -107,6 +109,7 @@ def _resources(job: Job | TaskGraphJob, routes: Routes, gpus: Sequence[str]) -> 
         *(("GPU", gpu) for gpu in gpus),
         *(("link", link) for link in sorted(links)),
         *(("power cap", name) for name in caps),
+        *(("held", own.name) for own in instance.scarce_capacities if job.name in own.amounts),
     ]
 
 
@@ -214,7 +217,7 @@ class Sharing:
         return work
 
     def _used(self, job: Job, gpus: Sequence[str]) -> list[_Resource]:
-        return _resources(job, self._routes, gpus)
+        return _resources(self._instance, job, self._routes, gpus)
 
     def _channel(self, job: Job, gpus: Sequence[str]) -> Channel | None:
         return self._routes.under(job.route_policy).channel(Counter(self._server[gpu] for gpu in gpus))

@@ -251,7 +251,7 @@ class Phased:
     phased: ClassVar[bool] = True
     moves: ClassVar[bool] = True
     memory_in_time: ClassVar[bool] = True
-    lacks: ClassVar[tuple[str, ...]] = ("licences",)
+    lacks: ClassVar[tuple[str, ...]] = ()
 
     def unavailable(self) -> None:
         """Return None: what is chosen for the phases falls back on what is installed."""

@@ -40,7 +40,7 @@ class Auto:
     display_name: str = "portfolio, or greedy where OR-Tools is not installed; phased plans of long jobs"
     chooses: bool = True
 
-    lacks: ClassVar[tuple[str, ...]] = ("licences",)
+    lacks: ClassVar[tuple[str, ...]] = ()
     moves: ClassVar[bool] = True
     memory_in_time: ClassVar[bool] = True
 

@@ -111,7 +111,8 @@ class KeptOrder:
 
     def _in_job_order(self, flat: FlatActivities, stopped: Collection[int]) -> FlatActivities:
         """Return activities with the waits between jobs that keep memory, but for jobs that stopped."""
-        return in_memory_order(flat, self.flat, self.starts, stopped) if self.flat.residents else flat
+        lengths = self.flat.duration_us
+        return in_memory_order(flat, lengths, self.starts, stopped) if self.flat.residents else flat
 
     def timed(self, stopped: Sequence[int], rerouted: Sequence[int], routes: Routes) -> KeptTiming | None:
         """Return everything as early as the order permits; None where the order does not repeat within one period."""

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from jigsaw_opt.problem.compiled.timetable import Timetable, objective_of
 from jigsaw_opt.solvers.activities.orders.current import Offer
-from jigsaw_opt.solvers.activities.presence import fit_at_once
+from jigsaw_opt.solvers.activities.placing import fit_at_once
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator, Outcome
 from jigsaw_opt.solvers.params import SearchParams
 from jigsaw_opt.solvers.placement.assignment import Assignment, ProblemData

@@ -36,14 +36,16 @@ class RateModel:
     """Makes jobs at rates.
 
     `instance`: of the finite horizon, each of its jobs with a plan if it is alone. None of them moves beside a
-    task-graph job or under power caps. `jobs`: jobs of the instance by index, data-parallel ones first.
+    task-graph job, under power caps or where licences are scarce. `jobs`: jobs of the instance by index, data-parallel
+    ones first.
     """
 
     def __init__(self, instance: Instance, rng: random.Random) -> None:
         own = instance.data_parallel_jobs
         self.jobs: tuple[Job | TaskGraphJob, ...] = (*own, *instance.task_graph_jobs)
-        self._may_move = not (instance.task_graph_jobs or instance.cluster.capacities)
-        part = cyclic_part(instance, iteration_counts({job.name: job.iterations for job in own}, _ITERATIONS))
+        self._may_move = not (instance.task_graph_jobs or instance.cluster.capacities or instance.scarce_capacities)
+        counts = iteration_counts({job.name: job.iterations for job in own}, _ITERATIONS)
+        part = cyclic_part(instance, counts | {job.name: 1 for job in instance.task_graph_jobs})
         self._data = _data(part)
         # Jobs that do not fit into memory together may still run in turn, so only their load says where another one
         # goes.
@@ -132,7 +134,7 @@ class RateModel:
         alone = self._serial.alone_on(index, tuple(layout.gpus[gpu] for gpu in gpus))
         if alone is None:
             return None
-        uses = [*zip(gpus, alone.slots, strict=True), *((len(layout.gpus) + link, use) for link, use in alone.links)]
+        uses = [*zip(gpus, alone.slots, strict=True), *((len(layout.gpus) + link, use) for link, use in alone.others)]
         loads = [(resource, use.share * alone.length_us / count) for resource, use in uses]
         # Memory is the same on all GPUs of a job at rates, so that the slot that needs most counts for all of them.
         sizes = max(use.size for use in alone.slots), max(use.activations for use in alone.slots)
@@ -202,7 +204,7 @@ def _with_ample_memory(instance: Instance) -> Instance:
 
 
 def _data(part: Instance) -> ProblemData:
-    operations = compile_instance(part)
+    operations = replace(compile_instance(part), task_graphs=())
     asked = demands(operations)
     assert asked is not None, "some job alone has no plan, which is said before"
     return ProblemData(operations, asked)

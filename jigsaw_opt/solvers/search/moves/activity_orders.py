@@ -7,7 +7,7 @@ from typing import ClassVar
 from jigsaw_opt.solvers.activities.orders.improving import Annealing
 from jigsaw_opt.solvers.activities.orders.neighbourhoods import WindowSearch
 from jigsaw_opt.solvers.activities.orders.search_in_time import SearchInTime
-from jigsaw_opt.solvers.activities.presence import fit_at_once
+from jigsaw_opt.solvers.activities.placing import fit_at_once
 from jigsaw_opt.solvers.activities.stepwise import StepwiseSearch
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
