@@ -8,7 +8,7 @@ does not grow with the iterations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -57,19 +57,7 @@ def fits(operations: Operations) -> bool:
     return variables <= _MOST_VARIABLES and states < EXACT_IN_64_BITS
 
 
-@dataclass(frozen=True)
-class LoadsModel:
-    """The model, and its literals that a worker of a job sits on a GPU: by job, then by GPU."""
-
-    model: cp_model.CpModel
-    assigned: list[dict[int, cp_model.IntVar]]
-
-    def placement(self, value: Callable[[cp_model.IntVar], int]) -> list[list[int]]:
-        """Return the GPUs of each job in a solution, by number, server after server."""
-        return [[gpu for gpu, literal in assigned.items() if value(literal)] for assigned in self.assigned]
-
-
-def build(operations: Operations, limit: int, places: Sequence[ServerGroups], all_present: bool = True) -> LoadsModel:
+def build(operations: Operations, limit: int, places: Sequence[ServerGroups], all_present: bool) -> cp_model.CpModel:
     """Build a model that has a solution wherever there is a plan of makespan or period at most `limit`.
 
     `all_present`: whether all jobs take their memory all the time; else each only has room alone (specification:
@@ -93,7 +81,7 @@ def build(operations: Operations, limit: int, places: Sequence[ServerGroups], al
             gpu += 1
     for place in places:
         _add_transfers(model, operations, clock, counts, place)
-    return LoadsModel(model, [each.assigned for each in counts])
+    return model
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ class DriverParams:
     patience: int = parameter(12, "moves", "Moves without a better plan after which a search without a limit ends.", 1)
     decay: float = parameter(0.5, "share", "Weight of the past when a move's gains and work are averaged.", 0, 1)
     floor: float = parameter(0.1, "share", "Of all gains, what every move is credited with, so that it comes again.")
-    longest: float = parameter(30.0, "factor", "How much longer annealing and CP-SAT go on in vain, at most.", 1)
+    longest: float = parameter(30.0, "factor", "How much longer annealing goes on in vain, at most.", 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,23 +89,6 @@ class OrderInsertionParams:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CpRepairParams:
-    """Large neighbourhoods: some jobs timed anew by CP-SAT."""
-
-    operations: tuple[int, ...] = parameter(
-        (80, 200, 700), "operations", "Blocks and transfers timed anew; one is drawn.", 1
-    )
-    work: float = parameter(0.03, "deterministic seconds", "Work of a call at first.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CpPlacementParams:
-    """All jobs placed at once by CP-SAT."""
-
-    work: float = parameter(0.5, "deterministic seconds", "Work of one placement.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InsertionParams:
     """Jobs inserted modulo a shorter period after each other, with ruin and recreate."""
 
@@ -130,9 +113,9 @@ class SearchParams:
     ----------
     without
         Names of moves that are left out.
-    driver, opening, candidates, load_balancing, list_annealing, sequence_annealing, relocation, cp_repair
+    driver, opening, candidates, load_balancing, list_annealing, sequence_annealing, relocation
         Parameters of each part; see its class.
-    order_insertion, cp_placement, insertion, group_insertion
+    order_insertion, insertion, group_insertion
         Likewise.
     """
 
@@ -146,7 +129,5 @@ class SearchParams:
     sequence_annealing: SequenceAnnealingParams = field(default_factory=SequenceAnnealingParams)
     relocation: RelocationParams = field(default_factory=RelocationParams)
     order_insertion: OrderInsertionParams = field(default_factory=OrderInsertionParams)
-    cp_repair: CpRepairParams = field(default_factory=CpRepairParams)
-    cp_placement: CpPlacementParams = field(default_factory=CpPlacementParams)
     insertion: InsertionParams = field(default_factory=InsertionParams)
     group_insertion: GroupInsertionParams = field(default_factory=GroupInsertionParams)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 from random import Random
 
 import pytest
 from ortools.sat.python import cp_model
 
-from jigsaw_opt.formulations.cpsat_retiming import Frame, RetimedTiming, RetimingTask, build
-from jigsaw_opt.problem import compile_instance
+from jigsaw_opt.formulations.cpsat_retiming import RetimedTiming, RetimingTask, build
 from jigsaw_opt.solvers.cpsat import search as cpsat_search
 from jigsaw_opt.solvers.engines.cpsat import new_solver
 from jigsaw_opt.solvers.options import Options
@@ -35,12 +33,11 @@ def test_agrees_with_brute_force(seed: int, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 NOTHING: dict[int, list[tuple[int, int]]] = {}
-JOB = compile_instance(random_instance(0, "cyclic", "period", 6)).jobs[0]
 
 
 def task_of(tables: list[tuple[int, int]], exchange: int) -> RetimingTask:
     """One iteration of full blocks on machines 0, 1, ...: bucket 1 ready and block done after so long, link 0."""
-    return RetimingTask(JOB, range(len(tables)), tables, [[[2]] * len(tables)], [0], [[[exchange], [0]]], 0)
+    return RetimingTask(range(len(tables)), tables, [[2] * len(tables)], [0], [[exchange, 0]])
 
 
 def timings_of(
@@ -49,7 +46,7 @@ def timings_of(
     machines: dict[int, list[tuple[int, int]]] = NOTHING,
     links: dict[int, list[tuple[int, int]]] = NOTHING,
 ) -> list[RetimedTiming] | None:
-    model = build([replace(task, deadline=period) for task in tasks], Frame(period), machines, links)
+    model = build(tasks, period, machines, links)
     solver = new_solver()
     solver.parameters.max_deterministic_time = 5
     status = solver.solve(model.proto)
@@ -64,8 +61,7 @@ def require_rules(tasks: list[RetimingTask], timings: list[RetimedTiming], perio
         taken.setdefault((kind, number), []).extend(moment % period for moment in range(start, start + size))
 
     for task, timing in zip(tasks, timings, strict=True):
-        assert timing.levels == [(2,) * len(task.machines)]
-        (blocks,), ((first, second),), (((duration,), _),) = timing.blocks, timing.transfers, task.exchange
+        (blocks,), ((first, second),), ((duration, _),) = timing.blocks, timing.transfers, task.exchange
         for machine, block, (ready, size) in zip(task.machines, blocks, task.tables, strict=True):
             take("machine", machine, block, size)
             assert first >= block + ready
@@ -122,7 +118,7 @@ def possible(tasks: list[RetimingTask], period: int) -> bool:
 
 def occupied(task: RetimingTask, period: int) -> Iterator[set[tuple[str, int]]]:
     """What the job may take, by the moments of its blocks and its transfer from its beginning on."""
-    (((exchange,), _),) = task.exchange
+    ((exchange, _),) = task.exchange
     for a, b, move in product(range(period), repeat=3):
         starts = [(start, *table) for start, table in zip((a, b), task.tables, strict=True)]
         ends = (*(start + size for start, _, size in starts), move + exchange)

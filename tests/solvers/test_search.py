@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from random import Random
 
 import pytest
 
@@ -20,16 +19,11 @@ from jigsaw_opt.solvers.infeasibility import certain_causes
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.params import DriverParams, OpeningParams, SearchParams
 from jigsaw_opt.solvers.placement import assignment
-from jigsaw_opt.solvers.placement.assignment import ProblemData
 from jigsaw_opt.solvers.placement.layout import Layout, demands
 from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
 from jigsaw_opt.solvers.search import SEARCH
 from jigsaw_opt.solvers.search.budget import Budget
-from jigsaw_opt.solvers.search.context import Context
-from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.moves import names
-from jigsaw_opt.solvers.search.moves.cp_repair import Repair
-from jigsaw_opt.solvers.search.moves.repair_model import RepairModel
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.solvers.solve_state import SolveState
 from tests.extreme_instances import extreme_instance
@@ -233,54 +227,6 @@ def test_certain_causes_are_told_before_the_search() -> None:
     result = searched(deeper_than_deep(), 0.01)
     assert result.status is Status.INFEASIBLE
     assert result.conflicts
-
-
-@pytest.mark.parametrize(("horizon", "objective"), GOALS)
-def test_parts_timed_anew_improve_the_plan_and_nothing_else(horizon: Horizon, objective: Objective) -> None:
-    instance = generate("tiny", 20, objective=objective)
-    operations = compile_instance(instance)
-    asked = demands(operations)
-    assert asked is not None
-    evaluator, count = Evaluator(operations, Layout(operations)), len(operations.jobs)
-    assignments = next(placements(operations, asked))
-    plan = evaluator.timetable(evaluator.evaluate(assignments, [1.0] * count, [0] * count))
-    solve_state = SolveState("test", operations, Options(threads=1), lambda event: None)
-    solve_state.offer(plan)
-    before = solve_state.objective
-    budget = Budget(solve_state)
-    model = RepairModel(solve_state, ProblemData(operations, asked), Engine(budget))
-    chosen = sorted(range(count), key=lambda index: -plan.jobs[index].end_us)
-    if plan.period_us is None:
-        stays = chosen.pop()
-        better = model.improve(plan, chosen, 0.1)
-        assert better is not None and better.jobs[stays] == plan.jobs[stays]
-    else:
-        better = model.at_period(plan, chosen, plan.period_us - 1, 0.1)
-    assert better is not None and before is not None
-    assert solve_state.offer(better)
-    assert solve_state.objective is not None and solve_state.objective < before
-    assert [job.gpus for job in better.jobs] == [job.gpus for job in plan.jobs]
-    assert 0 < budget.work < 0.6
-
-
-def test_a_placement_on_the_cyclic_horizon_is_left_alone_after_some_periods_in_vain(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    operations = compile_instance(generate("server", 155, objective="period"))
-    asked = demands(operations)
-    assert asked is not None
-    evaluator, count = Evaluator(operations, Layout(operations)), len(operations.jobs)
-    assignments = next(placements(operations, asked))
-    plan = evaluator.timetable(evaluator.evaluate(assignments, [1.0] * count, [0] * count))
-    assert plan.period_us is not None
-    solve_state = SolveState("test", operations, Options(threads=1), lambda event: None)
-    solve_state.offer(plan)
-    tried: list[int] = []
-    monkeypatch.setattr(RepairModel, "at_period", lambda self, plan, jobs, period, work: tried.append(period))
-    context = Context(solve_state, asked, Random(0), Budget(solve_state), lambda candidate: None)
-    assert Repair(context).improve(plan) is None
-    room = plan.period_us - solve_state.bound
-    assert [round((plan.period_us - period) / room, 3) for period in tried] == [0.5, 0.25, 0.125, 0.062]
 
 
 def test_a_slice_of_the_budget_ends_before_the_budget() -> None:

@@ -22,8 +22,6 @@ from jigsaw_opt.solvers.search import Budget, Candidate, Context, Move, SearchPa
 from jigsaw_opt.solvers.search.cyclic.period_search import GroupInsertion
 from jigsaw_opt.solvers.search.driver import AdaptiveSelection
 from jigsaw_opt.solvers.search.moves import names
-from jigsaw_opt.solvers.search.moves.cp_repair import Repair
-from jigsaw_opt.solvers.search.moves.repair_model import RepairModel
 from jigsaw_opt.solvers.search.moves.restart import AnnealSequence
 from jigsaw_opt.solvers.solve_state import SolveState
 
@@ -191,25 +189,6 @@ def test_the_control_says_by_how_much_a_plan_is_better(search: Search) -> None:
     answers = [solve_state.offer(search.plans[number].timetable) for number in (1, 0, 3, 3)]
     assert answers == [Accepted(0), None, Accepted(search.values[1] - search.values[3]), None]
     assert solve_state.incumbent == (search.values[3], search.plans[3].timetable)
-
-
-def test_the_effort_of_a_move_does_not_depend_on_another_thread(
-    search: Search, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    repair, start, asked = Repair(search.context), search.plans[0].timetable, []
-    # In vain while another thread finds something; then with success while it finds something better; then again.
-    answers = [(None, 1), (search.plans[2].timetable, 3), (None, 3), (None, 3)]
-
-    def improve(self: RepairModel, plan: Timetable, jobs: list[int], work: float) -> Timetable | None:
-        asked.append(work / search.context.params.cp_repair.work)
-        answer, found = answers[len(asked) - 1]
-        search.elsewhere(search.plans[found].timetable)
-        return answer
-
-    monkeypatch.setattr(RepairModel, "improve", improve)
-    found = [repair.improve(start) for _ in range(3)]
-    assert asked == [1.0, 1.5, 1.5, 1.0]
-    assert [candidate and candidate.value for candidate in found] == [None, search.values[2], None]
 
 
 def test_an_insertion_in_vain_takes_longer_next_time_whatever_another_thread_found(

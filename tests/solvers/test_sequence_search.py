@@ -13,6 +13,7 @@ from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.compiled.timetable import Timetable, objective_of
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
+from jigsaw_opt.solvers.cpsat.model import build_model, engine_for
 from jigsaw_opt.solvers.engines import compiled, magnitude
 from jigsaw_opt.solvers.engines.compiled import Numbers
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
@@ -26,10 +27,7 @@ from jigsaw_opt.solvers.placement.assignment import ProblemData
 from jigsaw_opt.solvers.placement.layout import Layout, demands
 from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.search import sequence_search
-from jigsaw_opt.solvers.search.budget import Budget
-from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer
-from jigsaw_opt.solvers.search.moves.repair_model import RepairModel
 from jigsaw_opt.solvers.search.moves.sequence_annealing import Relocation
 from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule, SequenceSearch
 from jigsaw_opt.solvers.solve_state import SolveState
@@ -124,22 +122,36 @@ def test_ends_where_what_it_is_worth_is_out_of_reach(objective: Objective) -> No
 
 
 def best_at_placement(data: ProblemData, plan: Timetable) -> int:
-    """The best objective at the placement of a plan, by CP-SAT; of a period within a thousandth."""
-    solve_state, jobs = control_of(data, plan), range(len(plan.jobs))
-    retiming, low = RepairModel(solve_state, data, Engine(Budget(solve_state))), solve_state.bound
-    while plan.period_us is not None and low + 1 < plan.period_us and low < 0.999 * plan.period_us:
-        period = (low + plan.period_us) // 2
-        shorter = retiming.at_period(plan, jobs, period, 0.3)
-        plan, low = (plan, period) if shorter is None else (shorter, low)
-    while plan.period_us is None and (better := retiming.improve(plan, jobs, 1.0)) is not None:
-        plan = better
-    return objective_of(data.operations, plan.jobs, plan.period_us)
+    """The best objective at the placement of a plan, by the exact model; of a period within a thousandth."""
+    low, best = control_of(data, plan).bound, plan
+    while best.period_us is not None and low + 1 < best.period_us and low < 0.999 * best.period_us:
+        period = (low + best.period_us) // 2
+        shorter = timed_anew(data, best, period)
+        best, low = (best, period) if shorter is None else (shorter, low)
+    if best.period_us is None:
+        best = timed_anew(data, plan, objective_of(data.operations, plan.jobs, None)) or plan
+    return objective_of(data.operations, best.jobs, best.period_us)
+
+
+def timed_anew(data: ProblemData, plan: Timetable, most: int) -> Timetable | None:
+    """The best plan within an objective at the placement of a plan, or None where none is found soon."""
+    from ortools.sat.python import cp_model
+
+    solve_state = control_of(data, plan)
+    model = build_model(solve_state, data.operations, 0, most)
+    model.hint(plan)
+    hinted = dict(zip(model.proto.proto.solution_hint.vars, model.proto.proto.solution_hint.values, strict=True))
+    for literal in (literal for job in model.jobs for literal in job.assigned.values()):
+        model.proto.add(literal == hinted[literal.index])
+    model.proto.clear_hints()  # type: ignore[no-untyped-call]
+    engine = engine_for(solve_state, data.operations, 1, 3.0)
+    return model.plan(engine.value) if engine.solve(model.proto) in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_finds_the_best_order_and_levels_of_a_placement(objective: Objective) -> None:
-    """CP-SAT times all jobs anew until no better plan is left; it has the same freedom where no slots are balanced."""
+    """The exact model times all jobs anew; it has the same freedom where no slots are balanced."""
     pytest.importorskip("ortools")
     reached = least = 0
     for seed in range(5 if objective == "period" else 15):

@@ -62,7 +62,6 @@ class Axis:
         clock: Expression,
         start: cp_model.IntVar,
         literal: cp_model.IntVar | None = None,
-        most: int = 1,
     ) -> cp_model.IntVar:
         """Return where a start on the clock of a job lies on the axis."""
         return start
@@ -111,14 +110,12 @@ class ModuloAxis(Axis):
         clock: Expression,
         start: cp_model.IntVar,
         literal: cp_model.IntVar | None = None,
-        most: int = 1,
     ) -> cp_model.IntVar:
         """Return the residue of a start on the clock of a job, where a literal holds.
 
-        `most`: whole periods that lie before it at most: one where the clock begins within the first period, and the
-        start is at most a period later.
+        The clock begins within the first period, and the start is at most a period later: one period lies before it.
         """
-        residue, turns = model.new_int_var(0, self.limit - 1, ""), model.new_int_var(0, most, "")
+        residue, turns = model.new_int_var(0, self.limit - 1, ""), model.new_int_var(0, 1, "")
         enforced = [] if literal is None else [literal]
         model.add(residue == clock + start - self.limit * turns).only_enforce_if(enforced)
         return residue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from jigsaw_opt.problem.compiled.critical import candidate_levels, usable_gpus
-from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
+from jigsaw_opt.problem.compiled.operations import Operations
 
 
 def interval_count(operations: Operations) -> int:
@@ -28,13 +28,10 @@ def interval_count(operations: Operations) -> int:
 def readiness_count(operations: Operations) -> int:
     """Count the conditions that a bucket is ready at a worker of some level on some GPU."""
     return sum(
-        readiness_of(job, sum(usable_gpus(operations, job).values())) for job in operations.jobs if job.transfers
+        job.iterations * sum(usable_gpus(operations, job).values()) * job.levels * len(candidate_levels(job))
+        for job in operations.jobs
+        if job.transfers
     )
-
-
-def readiness_of(job: OperationGraph, places: int) -> int:
-    """Count these conditions of one job."""
-    return job.iterations * places * job.levels * len(candidate_levels(job))
 
 
 def channel_count(operations: Operations) -> int:

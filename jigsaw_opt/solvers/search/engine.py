@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -25,11 +25,9 @@ _FEASIBLE = {
 _PRICE = 3.0
 """Deterministic seconds of a search that one of the engine's counts as: the engine takes about so much more time for
 it."""
-_SECONDS, _SECONDS_OF_SMALL = 6.0, 20.0
-"""Seconds of the clock for a deterministic second of the engine, at most, where only a clock limits the solve.
-
-A small model is mostly in presolve, whose work the engine counts for little, so it may take longer.
-"""
+_SECONDS = 20.0
+"""Seconds of the clock for a deterministic second of the engine, at most, where only a clock limits the solve: a small
+model is mostly in presolve, whose work the engine counts for little."""
 
 
 class Engine:
@@ -39,26 +37,16 @@ class Engine:
         self.budget, self.solve_state = budget, budget.solve_state
         self._calls = 0
 
-    def solve(self, model: cp_model.CpModel, work: float) -> Value | None:
-        """Solve a model on one thread; return the value of each variable, or None where no solution was found."""
-        # One thread in turn for all of the engine's strategies: its neighbourhoods are among them.
-        return self._solved([model], work, _SECONDS, interleave_search=self.solve_state.options.clocked)[0]
-
     def solve_all(self, models: Sequence[cp_model.CpModel], work: float) -> list[Value | None]:
         """Solve small models, of which any solution will do, in parallel, each on one thread.
 
         `work` is the limit for each.
         """
-        return self._solved(models, work, _SECONDS_OF_SMALL, **_FEASIBLE)
-
-    def _solved(
-        self, models: Sequence[cp_model.CpModel], work: float, seconds: float, **parameters: float
-    ) -> list[Value | None]:
         from ortools.sat.python import cp_model
 
         if not models:
             return []
-        solvers = [self._solver(work, seconds * work, parameters) for _ in models]
+        solvers = [self._solver(work) for _ in models]
 
         def cancel() -> None:
             for solver in solvers:
@@ -71,16 +59,16 @@ class Engine:
         found = (cp_model.OPTIMAL, cp_model.FEASIBLE)
         return [s.value if status in found else None for s, status in zip(solvers, statuses, strict=True)]
 
-    def _solver(self, work: float, seconds: float, parameters: Mapping[str, float]) -> cp_model.CpSolver:
+    def _solver(self, work: float) -> cp_model.CpSolver:
         self._calls += 1
         solver = new_solver(seed=(self.solve_state.options.seed + self._calls) % 2**31)
         solver.parameters.max_deterministic_time = work
-        for name, value in parameters.items():
+        for name, value in _FEASIBLE.items():
             setattr(solver.parameters, name, value)
         remaining = self.solve_state.remaining
         if self.solve_state.options.clocked and remaining is not None:
             # The engine does not count all of its work, so a clock has to end it.
-            remaining = min(remaining, seconds)
+            remaining = min(remaining, _SECONDS * work)
         if remaining is not None:
             solver.parameters.max_time_in_seconds = remaining
         configure(solver, self.solve_state.options.engine_parameters, self.solve_state.engine_listener)

@@ -49,17 +49,6 @@ def test_blocks_under_a_cap_for_one_of_them_run_in_turn() -> None:
     assert values(asked)["power_energy"] == optimum(asked) == 30
 
 
-def test_states_times_time_fit_into_the_memory_of_the_gpus() -> None:
-    """Three pairs whose transfer is longer than their blocks: the one in memory has both GPUs until it ends."""
-    asked = instance(75)
-    asked = replace(asked, jobs=tuple(replace(job, workers=2) for job in asked.jobs))
-    found, best = values(asked), optimum(asked)
-    assert best is not None and found["critical_path"] < found["memory_energy"] <= best
-    assert found["presence_packing"] == best == 210
-    ample = replace(asked, cluster=instance(10**6).cluster)
-    assert "memory_energy" not in values(ample)
-
-
 def test_jobs_of_which_a_gpu_holds_one_follow_one_another() -> None:
     """Three pairs of 70 us on four GPUs, each with room for one worker: some GPU has two of them."""
     asked = instance(75)

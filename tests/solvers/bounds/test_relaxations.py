@@ -94,7 +94,7 @@ MIXED = [random_mixed_instance(seed, *both) for seed in range(4) for both in OBJ
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in names() if name != "two_level_bins"])
+@pytest.mark.parametrize("name", names())
 def test_the_arithmetic_of_a_proof_gives_its_value(name: str) -> None:
     told = 0
     for instance in (*SPREAD, *SHAPED, *MIXED, *(CAPPED if "power" in name else ())):

@@ -68,9 +68,9 @@ def test_a_pipeline_with_few_batches_waits_for_the_last_stage(barrier: Barrier, 
     # Three stages, two batches. Of the first stage: 7 before its first backward pass, and two of 2. Of the whole job:
     # 2 before the last stage, its work of 6, and 4 behind it.
     job = TaskGraphJob("pipe", pipeline(3, 2, barrier=barrier), 1)
-    assert bound_of(instance_of(one_server(3), job, horizon="cyclic"), "flushes") == span
+    assert bound_of(instance_of(one_server(3), job, horizon="cyclic"), "partial_placements") == span
     twice = replace(job, iterations=2)
-    assert bound_of(instance_of(one_server(3), twice, horizon="cyclic"), "flushes") == 2 * span
+    assert bound_of(instance_of(one_server(3), twice, horizon="cyclic"), "partial_placements") == 2 * span
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_no_bound_is_above_the_optimum_of_a_pipeline(barrier: Barrier, memory: i
     instance = instance_of(one_server(2, memory), job, horizon="cyclic")
     optimum = task_graph_optimum(instance)
     assert optimum is not None
-    assert max(bound_of(instance, name) for name in ("held_time", "flushes")) <= optimum
+    assert max(bound_of(instance, name) for name in ("held_time", "partial_placements")) <= optimum
 
 
 @pytest.mark.parametrize(("seed", "horizon"), list(product((3, 8, 14, 19, 21, 26, 30), ("cyclic", "finite"))))
@@ -92,7 +92,7 @@ def test_no_bound_is_above_the_optimum(seed: int, horizon: Horizon) -> None:
     if sum(job.iterations * (len(job.shape.blocks) + len(job.shape.transfers)) for job in jobs) > 9:
         instance = replace(instance, jobs=jobs[:1])
     optimum = task_graph_optimum(instance)
-    assert optimum is None or max(bound_of(instance, name) for name in ("held_time", "flushes")) <= optimum
+    assert optimum is None or max(bound_of(instance, name) for name in ("held_time", "partial_placements")) <= optimum
 
 
 @pytest.mark.parametrize("horizon", ["finite", "cyclic"])
@@ -103,7 +103,7 @@ def test_bounds_that_look_at_each_job_end_with_the_time(horizon: Horizon) -> Non
     fitting = [
         each
         for each in relaxations()
-        if each.name in ("flushes", "held_time", "slot_loads", "partial_placements") and each.applies(operations)
+        if each.name in ("held_time", "slot_loads", "partial_placements") and each.applies(operations)
     ]
     assert fitting
     for relaxation in fitting:

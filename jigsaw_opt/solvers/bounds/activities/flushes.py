@@ -12,41 +12,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from graphlib import TopologicalSorter
 
 from jigsaw_opt.problem.clock import checking_deadline
-from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 from jigsaw_opt.solvers.bounds.activities.head_and_tail import best_head_and_tail
-from jigsaw_opt.solvers.bounds.activities.slot_loads import TaskGraphData
-from jigsaw_opt.solvers.bounds.proof import Proof, Term
-from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 
 _MOST_STEPS = 400_000
 """Largest number of edges that are visited, summed over slots: some tenths of a second."""
 
 
-def _fits(operations: Operations) -> bool:
-    flushing = (graph.shape.barrier != "none" for graph in operations.task_graphs)
-    return operations.horizon == "cyclic" and any(flushing)
-
-
-def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
-    operations = context.operations
-    for graph in checking_deadline(operations.task_graphs):
-        if graph.shape.barrier != "none":
-            yield from flushes_of(graph, TaskGraphData(graph, operations.cluster).least_us)
-
-
-def flushes_of(graph: CompiledTaskGraph, least_us: Sequence[int]) -> Iterator[Bound]:
-    """Yield a bound for each slot of a job that has a barrier, as far as the limit of steps goes."""
+def flushes_of(graph: CompiledTaskGraph, least_us: Sequence[int]) -> Iterator[int]:
+    """Yield a bound on the period for each slot of a job that has a barrier, as far as the limit of steps goes."""
     before, after = _neighbours(graph)
     down = list(TopologicalSorter(before).static_order())
     whole, steps = graph.shape.barrier == "job", 0
-    for slot, blocks in enumerate(checking_deadline(graph.blocks_of)):
+    for blocks in checking_deadline(graph.blocks_of):
         members = range(graph.size) if whole else blocks
         steps += len(graph.edges)
         if steps > _MOST_STEPS:
             return
         heads, tails = _longest(down, before, members, least_us), _longest(down[::-1], after, members, least_us)
-        yield _of_slot(graph, slot, [(heads[b], least_us[b], tails[b]) for b in blocks])
+        # Each iteration of the period has such a part of its own, and the parts of a slot follow one another.
+        yield graph.job.iterations * best_head_and_tail([(heads[b], least_us[b], tails[b]) for b in blocks])[0]
 
 
 def _neighbours(graph: CompiledTaskGraph) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
@@ -78,18 +63,3 @@ def _longest(
         if operation in inside:
             passed[operation] = max(0, passed[operation])
     return passed
-
-
-def _of_slot(graph: CompiledTaskGraph, slot: int, blocks: Sequence[tuple[int, int, int]]) -> Bound:
-    """Return the bound of the best pair of head and tail."""
-    total, head, tail = best_head_and_tail(blocks)
-    work, job = total - head - tail, graph.job
-    # Each iteration of the period has such a part of its own, and the parts of a slot follow one another.
-    value = job.iterations * (head + work + tail)
-    terms = (Term("head", head), Term("work", work), Term("tail", tail), Term("iterations", job.iterations, ""))
-    sentence = f"the blocks of slot {graph.shape.slots[slot].name!r} of job {job.name!r} between barriers"
-    return Bound(value, Proof(sentence, f"{job.iterations} * ({head} + {work} + {tail}) = {value}", terms, (job.name,)))
-
-
-FLUSHES = Relaxation("flushes", _bounds, frozenset({"period"}), instant=True, fits=_fits, task_graphs=True)
-"""Spans between barriers."""

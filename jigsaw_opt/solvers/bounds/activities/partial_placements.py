@@ -274,9 +274,9 @@ class _PlacementTree:
                 parts = graph.job.release_us, placed.longest_us()
                 spans.append(_PlacedLoad(sum(parts), parts, ("the longest chain of operations", job)))
             elif graph.shape.barrier != "none":
-                values = [bound.value for bound in flushes_of(graph, placed.least_us)]
                 spans += [
-                    _PlacedLoad(value, (value,), ("the blocks of a slot between barriers", job)) for value in values
+                    _PlacedLoad(value, (value,), ("the blocks of a slot between barriers", job))
+                    for value in flushes_of(graph, placed.least_us)
                 ]
             found = max(spans, key=lambda each: each.value)
         for resource, loads in members.items():

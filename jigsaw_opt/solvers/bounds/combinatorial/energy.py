@@ -1,7 +1,7 @@
-"""Energy of what many jobs draw at once: watts under a power cap, and bytes of memory on the finite horizon.
+"""Energy of what many jobs draw at once: watts under a power cap.
 
-At every moment the running blocks draw at most the watts of a cap, and the present workers keep at most the bytes of
-their GPUs. So what all jobs draw, times how long, is at most that capacity times the length of the plan.
+At every moment the running blocks draw at most the watts of a cap. So what all jobs draw, times how long, is at most
+those watts times the length of the plan.
 """
 
 from __future__ import annotations
@@ -44,33 +44,6 @@ def watts_us(context: BoundContext, data: JobData, capped: Set[str]) -> int:
     return critical.least_work_us(job, cost)
 
 
-def _memory_bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
-    servers = context.operations.cluster.servers
-    for gpus in dict.fromkeys(frozenset(data.job_class.gpus) for data in context.job_data):
-        inside = [bool(gpus) and data.job_class.gpus.keys() <= gpus for data in context.job_data]
-        least = min((_least_activations(d) for d, own in zip(context.job_data, inside, strict=True) if own), default=0)
-        # A GPU that holds any of these workers keeps the activations of one, which leaves less for their states.
-        capacity = sum(servers[s].gpus * max(0, servers[s].gpu_memory - least) for s in gpus)
-        demands = [
-            ResourceDemand(data.job.release_us, _bytes_us(data), 0, 0) if own and _bytes_us(data) else None
-            for data, own in zip(context.job_data, inside, strict=True)
-        ]
-        names = tuple(servers[s].name for s in sorted(gpus))
-        resource = Resource(capacity, demands, "states of workers times time in the memory of their GPUs", names)
-        for bound in resource_bounds(context, [resource] if any(demands) and capacity else [], known):
-            known = bound.value
-            yield bound
-
-
-def _least_activations(data: JobData) -> int:
-    return data.job.activation_bytes[critical.candidate_levels(data.job)[0] - 1]
-
-
-def _bytes_us(data: JobData) -> int:
-    """Return the states of all workers times the least time for which the job is present."""
-    return data.job.slots * data.job.state_bytes * (data.completion - data.job.release_us)
-
-
 POWER_ENERGY = Relaxation(
     "power_energy",
     _power_bounds,
@@ -80,12 +53,3 @@ POWER_ENERGY = Relaxation(
     moves=True,
 )
 """The relaxation registered as ``power_energy``."""
-
-MEMORY_ENERGY = Relaxation(
-    "memory_energy",
-    _memory_bounds,
-    frozenset({"makespan"}),
-    instant=True,
-    fits=lambda operations: operations.has_scarce_memory,
-)
-"""The relaxation registered as ``memory_energy``."""

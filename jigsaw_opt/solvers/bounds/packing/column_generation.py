@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from jigsaw_opt.formulations.linear import NO_ENTRIES, Entries, ProgramBuilder
 from jigsaw_opt.problem.costs import EXACT_IN_64_BITS
@@ -105,25 +105,6 @@ _ROUNDS = 400
 """Largest number of rounds; after them it stays open whether the demands fit."""
 
 
-class BinType(Protocol):
-    """Bins that are alike."""
-
-    @property
-    def count(self) -> int:
-        """Return the number of such bins."""
-
-    @property
-    def seconds(self) -> float:
-        """Return about the time of finding a best pattern, in seconds."""
-
-    @property
-    def sizes(self) -> dict[int, int]:
-        """Return the size of one copy of each class that the bins may hold."""
-
-    def best(self, prices: Sequence[int]) -> Pattern | None:
-        """Return the most valuable pattern at some prices, with copies by class; None where it was not found."""
-
-
 @dataclass(frozen=True, slots=True)
 class KnapsackBins:
     """Bins that are alike, as knapsacks: how many, their capacity, and the classes that they may hold."""
@@ -136,11 +117,6 @@ class KnapsackBins:
     def seconds(self) -> float:
         """Return about the time of finding a best pattern, in seconds."""
         return len(self.items) * 2 * CELLS * _CELL_SECONDS
-
-    @property
-    def sizes(self) -> dict[int, int]:
-        """Return the size of one copy of each class that the bins may hold."""
-        return {c: item.size for c, item in self.items.items()}
 
     def best(self, prices: Sequence[int]) -> Pattern:
         """Return the most valuable pattern at some prices, with copies by class."""
@@ -163,7 +139,7 @@ class Packing:
     `demands`: least number of copies of each class. `jobs`: names of the jobs of each class.
     """
 
-    bins: tuple[BinType, ...]
+    bins: tuple[KnapsackBins, ...]
     demands: tuple[int, ...]
     jobs: tuple[tuple[str, ...], ...]
 
@@ -174,14 +150,12 @@ class Packing:
 
     def sizes(self) -> tuple[int, ...]:
         """Return the least size of each class: prices that already know how full the bins are."""
-        sizes = [bins.sizes for bins in self.bins]
-        return tuple(min((own[c] for own in sizes if c in own), default=0) for c in range(len(self.demands)))
+        kinds = [bins.items for bins in self.bins]
+        return tuple(min((own[c].size for own in kinds if c in own), default=0) for c in range(len(self.demands)))
 
-    def patterns(self, prices: Sequence[int]) -> tuple[Pattern, ...] | None:
-        """Return the best pattern of each bin type; None where one was not found."""
-        found = [bins.best(prices) for bins in self.bins]
-        patterns = tuple(pattern for pattern in found if pattern is not None)
-        return patterns if len(patterns) == len(found) else None
+    def patterns(self, prices: Sequence[int]) -> tuple[Pattern, ...]:
+        """Return the best pattern of each bin type."""
+        return tuple(bins.best(prices) for bins in self.bins)
 
     def too_much(self, prices: Sequence[int], patterns: Sequence[Pattern]) -> bool:
         """Return whether the demands are worth more than the best patterns of all bins."""
@@ -191,7 +165,7 @@ class Packing:
     def refuted_at(self, prices: tuple[int, ...]) -> Refutation | None:
         """Return the proof by some prices that the demands do not fit; None where the prices prove nothing."""
         patterns = self.patterns(prices)
-        return Refutation(prices, patterns) if patterns is not None and self.too_much(prices, patterns) else None
+        return Refutation(prices, patterns) if self.too_much(prices, patterns) else None
 
     def proof(self, refutation: Refutation, sentence: str, links: tuple[str, ...]) -> Proof:
         """Return a refutation as a proof for the user: the worth of the demands, and the most that the bins hold."""
@@ -235,8 +209,6 @@ def refutation(packing: Packing, start: tuple[int, ...], budget: BoundBudget) ->
     for _ in range(_ROUNDS):
         budget.charge(packing.seconds + _PROGRAM_SECONDS)
         patterns = packing.patterns(prices)
-        if patterns is None:
-            return None
         # This test is in exact integers. All that is below only looks for better prices.
         if packing.too_much(prices, patterns):
             return Refutation(prices, patterns)

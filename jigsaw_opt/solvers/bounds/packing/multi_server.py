@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from jigsaw_opt.problem.cluster import Channel, Link
@@ -25,13 +25,6 @@ class ServerGroup(NamedTuple):
         return sum(job_class.gpus.get(s, 0) for s, k in self.servers if k in allowed)
 
 
-class TwoLevelBin(NamedTuple):
-    """A group of servers, and the smaller groups in it; equivalent ones are one each."""
-
-    outer: ServerGroup
-    inside: tuple[ServerGroup, ...]
-
-
 class EquivalentJobs(NamedTuple):
     """Jobs that ask the same: what is known of one of them, and the names of all."""
 
@@ -48,36 +41,11 @@ def equivalent_groups(
     operations: Operations, classes: Sequence[GpuClass], partition: ServerPartition
 ) -> list[ServerGroup]:
     """Return the equivalence classes of the groups of a partition."""
-    return list(_equivalent(operations, classes, partition, range(len(operations.cluster.servers))).values())
-
-
-def two_level_bins(
-    operations: Operations, classes: Sequence[GpuClass], outer: ServerPartition, inner: ServerPartition
-) -> list[TwoLevelBin]:
-    """Return the equivalence classes of groups of an outer partition, with the groups of an inner one in them."""
-    within: dict[int, list[int]] = {}
-    for s, group in enumerate(outer.group):
-        within.setdefault(group, []).append(s)
-    equivalent: dict[tuple[object, ...], TwoLevelBin] = {}
-    for servers in within.values():
-        ((key, whole),) = _equivalent(operations, classes, outer, servers).items()
-        inside = _equivalent(operations, classes, inner, servers)
-        # Two outer groups are alike if they have as many of each kind of inner groups.
-        full = key, frozenset((same, one.number) for same, one in inside.items())
-        known = equivalent.get(full, TwoLevelBin(whole._replace(number=0), tuple(inside.values())))
-        equivalent[full] = TwoLevelBin(known.outer._replace(number=known.outer.number + 1), known.inside)
-    return list(equivalent.values())
-
-
-def _equivalent(
-    operations: Operations, classes: Sequence[GpuClass], partition: ServerPartition, among: Iterable[int]
-) -> dict[tuple[object, ...], ServerGroup]:
     number = {(each.gpu_type, each.memory): k for k, each in enumerate(classes)}
     policies = dict.fromkeys((None, *(job.route_policy for job in operations.jobs)))
     parts = [operations.routes.under(policy).component for policy in policies]
     groups: dict[int, list[tuple[int, int]]] = {}
-    for s in among:
-        server = operations.cluster.servers[s]
+    for s, server in enumerate(operations.cluster.servers):
         groups.setdefault(partition.group[s], []).append((s, number[server.gpu_type, server.gpu_memory]))
     equivalent: dict[tuple[object, ...], ServerGroup] = {}
     for group, servers in groups.items():
@@ -88,7 +56,7 @@ def _equivalent(
         key = (frozenset(gpus.items()), frozenset(rates.items()))
         known = equivalent.get(key, ServerGroup(0, links, tuple(servers)))
         equivalent[key] = known._replace(number=known.number + 1)
-    return equivalent
+    return list(equivalent.values())
 
 
 def equivalent_jobs(job_data: Sequence[JobData]) -> list[EquivalentJobs]:

@@ -32,7 +32,7 @@ class PlacementTest:
         from ortools.sat.python import cp_model
 
         always = self._operations.horizon == "cyclic"  # On the finite horizon jobs may follow one another.
-        model = cpsat_loads.build(self._operations, limit, self._places, all_present=always).model
+        model = cpsat_loads.build(self._operations, limit, self._places, all_present=always)
         status = cp_model.UNKNOWN
         for linearization, work in _ATTEMPTS:
             if status == cp_model.UNKNOWN and not budget.spent:

@@ -51,7 +51,7 @@ def _model(
 ) -> cpsat_retiming.CpSatRetiming:
     data, period = schedule.data, schedule.period
     assert period is not None, "the horizon is cyclic"
-    tasks = [_task(data, *own, period) for own in zip(assignments, levels, strict=True)]
+    tasks = [_task(data, *own) for own in zip(assignments, levels, strict=True)]
     links = {link for task in tasks for link in task.links}
     servers = {
         s: union([schedule.gpus[gpu] for gpu in data.layout.on_server[s]], period)
@@ -59,7 +59,7 @@ def _model(
     }
     return cpsat_retiming.build(
         tasks,
-        cpsat_retiming.Frame(period),
+        period,
         {s: list(zip(calendar.starts, calendar.ends, strict=True)) for s, calendar in servers.items()},
         {k: list(zip(schedule.links[k].starts, schedule.links[k].ends, strict=True)) for k in links},
     )
@@ -85,15 +85,12 @@ def _levels(data: ProblemData, assignment: Assignment, turned: bool) -> list[lis
     return rows
 
 
-def _task(
-    data: ProblemData, assignment: Assignment, rows: Sequence[Sequence[int]], period: int
-) -> cpsat_retiming.RetimingTask:
+def _task(data: ProblemData, assignment: Assignment, rows: Sequence[Sequence[int]]) -> cpsat_retiming.RetimingTask:
     slots_of = _slots_of(data, assignment)
     # The GPUs of a server are alike, so the deepest level there says when all of them are done.
-    levels = [[[max(row[slot] for slot in slots)] for slots in slots_of.values()] for row in rows]
-    exchange = [[[duration] for duration in row] for row in assignment.exchange]
+    levels = [[max(row[slot] for slot in slots) for slots in slots_of.values()] for row in rows]
     tables = [assignment.tables[slots[0]] for slots in slots_of.values()]
-    return cpsat_retiming.RetimingTask(assignment.job, [*slots_of], tables, levels, assignment.links, exchange, period)
+    return cpsat_retiming.RetimingTask([*slots_of], tables, levels, assignment.links, assignment.exchange)
 
 
 def _inserted(
