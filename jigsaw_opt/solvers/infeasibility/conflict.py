@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
+from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 from jigsaw_opt.solvers.infeasibility.certain import certain_causes
 from jigsaw_opt.solvers.infeasibility.placement_feasibility import placement_feasible, what_helps
+from jigsaw_opt.solvers.infeasibility.places import places_of
 from jigsaw_opt.solvers.infeasibility.together import IsFeasible, broken_together, restrict, smallest_part
 from jigsaw_opt.solvers.result import Conflict
 from jigsaw_opt.text import counted
@@ -49,11 +51,9 @@ def _smallest(operations: Operations, check: IsFeasible) -> Conflict:
     certain = certain_causes(part)
     if certain:
         return certain[0]
-    if part.task_graphs:
-        return Conflict("search", tuple(job.name for job in part.instance.jobs), _slots_together(part, proven))
-    if len(part.jobs) == 1 and part.jobs[0].route_policy is not None:
+    if len(part.jobs) == 1 and not part.task_graphs and part.jobs[0].route_policy is not None:
         return Conflict("reach", (part.jobs[0].name,), _no_routes(part.jobs[0]))
-    return Conflict("search", tuple(job.name for job in part.jobs), _together(part, proven))
+    return Conflict("search", tuple(job.name for job in part.instance.jobs), _together(part, proven))
 
 
 def _not_alone(check: IsFeasible, operations: Operations) -> Sequence[int]:
@@ -76,38 +76,24 @@ def _no_routes(job: OperationGraph) -> str:
     )
 
 
-def _slots_together(operations: Operations, minimal: bool) -> str:
-    """Return what no placement of some jobs has, some of which have task graphs."""
-    names = [job.name for job in operations.instance.jobs]
-    placed = "slots and workers" if operations.is_mixed else "the slots"
-    routed = " and has routes that keep their policies" if operations.instance.policed else ""
-    which = fewer = ""
-    if len(names) == 1:
-        which = ", even alone,"
-    elif operations.horizon == "finite":
-        which = " of one of these jobs, even alone,"
-    elif minimal:
-        fewer = ", though one of any fewer of these jobs does"
-    return f"{', '.join(names)}: no placement of {placed}{which} leaves room for what they hold{routed}{fewer}"
-
-
 def _together(operations: Operations, minimal: bool) -> str:
     """Return what a minimal set of jobs asks for, and what there is."""
-    asked = ", ".join(
-        f"{job.name} ({counted(job.slots, 'worker')} of {job.state_bytes:,} bytes of state and up to "
-        f"{job.activation_bytes[-1]:,} of activations)"
-        for job in operations.jobs
-    )
-    have = ", ".join(
-        f"{s.name} ({counted(s.gpus, 'GPU')} of {s.gpu_memory:,} bytes)" for s in operations.cluster.servers[:8]
-    )
-    more = len(operations.cluster.servers) - 8
-    rest = f" and {counted(more, 'more server')}" if more > 0 else ""
-    policies = " under its route policy" if operations.instance.policed else ""
+    asked = ", ".join([*map(_asked, operations.jobs), *map(_asked, operations.task_graphs)])
+    servers = operations.cluster.servers
+    have = ", ".join(f"{s.name} ({counted(s.gpus, 'GPU')} of {s.gpu_memory:,} bytes)" for s in servers[:8])
+    rest = f" and {counted(len(servers) - 8, 'more server')}" if len(servers) > 8 else ""
+    policies = " under route policies" if operations.instance.policed else ""
     capped = " and under the power caps" if operations.cluster.capacities else ""
-    found = f"; the cluster has {have}{rest}{what_helps(operations)}"
-    if len(operations.jobs) == 1:
-        return f"this job has no place, even alone{policies}{capped}: {asked}{found}"
-    fewer = ", though any fewer of them do" if minimal else ""
-    policies = " under their route policies" if policies else ""
-    return f"these jobs have no place together{policies}{capped}{fewer}: {asked}{found}"
+    who, how = "these jobs have", f" together{policies}{capped}" + (", though any fewer of them do" if minimal else "")
+    if operations.horizon == "finite" or len(operations.instance.jobs) == 1:
+        who = "this job has" if len(operations.instance.jobs) == 1 else "one of these jobs has"
+        how = f", even alone{policies}{capped}"
+    helps = "" if operations.task_graphs else what_helps(operations)
+    return f"{who} no place{how}: {asked}; the cluster has {have}{rest}{helps}"
+
+
+def _asked(job: OperationGraph | CompiledTaskGraph) -> str:
+    asked = places_of(job)
+    largest = max(asked.places, key=lambda place: place.bytes)
+    more = f" and up to {largest.bytes - largest.state:,} more at times" if largest.bytes > largest.state else ""
+    return f"{asked.name} ({counted(asked.number, asked.who)} of {largest.state:,} bytes of state{more})"
