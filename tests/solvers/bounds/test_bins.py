@@ -15,8 +15,8 @@ from jigsaw_opt.solvers.bounds.packing.column_generation import (
     Item,
     KnapsackBins,
     Packing,
+    PackingTest,
     best_pattern,
-    refutation,
 )
 from jigsaw_opt.solvers.bounds.relaxation import BoundBudget
 from tests.oracle import optimum
@@ -138,11 +138,12 @@ def test_a_knapsack_is_never_underestimated(capacity: int) -> None:
 def test_a_refutation_is_an_inequality_between_integers() -> None:
     # Three bins of 10 hold at most one operation of 6 each, so four operations of 6 do not fit, though 24 < 30.
     packing = Packing((KnapsackBins(3, 10, {0: Item(6, 4, 0), 1: Item(4, 2, 0)}),), (4, 2), (("a", "b"), ("c",)))
-    found = refutation(packing, packing.sizes(), BoundBudget())
+    test = PackingTest()
+    found = test.refutes(packing, BoundBudget())
     assert found is not None
-    assert packing.refuted_at(found.prices) == found
+    assert test.refutes(packing, BoundBudget()) == found
     prices, (pattern,) = found
     assert pattern == packing.bins[0].best(prices)
     assert 3 * pattern.value < 4 * prices[0] + 2 * prices[1]
-    assert packing.refuted_at((1, 0)) is not None and packing.refuted_at((0, 1)) is None
-    assert refutation(replace(packing, demands=(3, 3)), packing.sizes(), BoundBudget()) is None
+    assert packing.too_much((1, 0), packing.patterns((1, 0))) and not packing.too_much((0, 1), packing.patterns((0, 1)))
+    assert test.refutes(replace(packing, demands=(3, 3)), BoundBudget()) is None

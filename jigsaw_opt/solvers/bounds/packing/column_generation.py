@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, islice
 from math import inf
 from typing import NamedTuple
 
@@ -162,11 +164,6 @@ class Packing:
         asked = sum(price * demand for price, demand in zip(prices, self.demands, strict=True))
         return sum(bins.count * best.value for bins, best in zip(self.bins, patterns, strict=True)) < asked
 
-    def refuted_at(self, prices: tuple[int, ...]) -> Refutation | None:
-        """Return the proof by some prices that the demands do not fit; None where the prices prove nothing."""
-        patterns = self.patterns(prices)
-        return Refutation(prices, patterns) if self.too_much(prices, patterns) else None
-
     def proof(self, refutation: Refutation, sentence: str, links: tuple[str, ...]) -> Proof:
         """Return a refutation as a proof for the user: the worth of the demands, and the most that the bins hold."""
         asked = [
@@ -189,37 +186,23 @@ class PackingTest:
         self._prices: tuple[int, ...] = ()
 
     def refutes(self, packing: Packing, budget: BoundBudget) -> Refutation | None:
-        """Return the proof that the demands do not fit; None where that stays open."""
+        """Return the proof that the demands do not fit, by column generation; None where that stays open."""
+        program = _Program(packing)
         # A search by bisection asks for nearly the same packing again and again, so that old prices often refute the
         # next one.
-        for known in (self._prices, packing.sizes()):
-            if len(known) == len(packing.demands):
-                budget.charge(packing.seconds)
-                if (found := packing.refuted_at(known)) is not None:
-                    return found
-        found = refutation(packing, packing.sizes(), budget)
-        self._prices = found.prices if found is not None else self._prices
-        return found
-
-
-def refutation(packing: Packing, start: tuple[int, ...], budget: BoundBudget) -> Refutation | None:
-    """Return the proof that the demands do not fit, by column generation; None where none was found."""
-    program = _Program(packing)
-    prices = start
-    for _ in range(_ROUNDS):
-        budget.charge(packing.seconds + _PROGRAM_SECONDS)
-        patterns = packing.patterns(prices)
-        # This test is in exact integers. All that is below only looks for better prices.
-        if packing.too_much(prices, patterns):
-            return Refutation(prices, patterns)
-        # Without a new column the program would return the same prices for ever.
-        if budget.spent or not program.add(patterns):
-            return None
-        program.solve()
-        if program.fits:
-            return None
-        prices = program.prices
-    return None
+        asked = len(packing.demands)
+        first = dict.fromkeys(known for known in (self._prices, packing.sizes()) if len(known) == asked)
+        for prices in islice(chain(first, iter(program.prices, None)), _ROUNDS):
+            budget.charge(packing.seconds + _PROGRAM_SECONDS)
+            patterns = packing.patterns(prices)
+            # This test is in exact integers. All else only looks for better prices.
+            if packing.too_much(prices, patterns):
+                self._prices = prices
+                return Refutation(prices, patterns)
+            # Without a new column the program would return the same prices for ever.
+            if (not program.add(patterns) and prices not in first) or budget.spent:
+                return None
+        return None
 
 
 class _Program:
@@ -228,14 +211,17 @@ class _Program:
     def __init__(self, packing: Packing) -> None:
         self._packing = packing
         self._known: set[tuple[int, tuple[tuple[int, int], ...]]] = set()
-        builder, count = ProgramBuilder(), len(packing.demands)
+
+    @cached_property
+    def _engine(self) -> HighsEngine:
+        builder, demands = ProgramBuilder(), self._packing.demands
         # Column 0 is the share of all demands that is packed, at most 1, and is maximised. Patterns come as further
         # columns: they cover that share of each demand, and use no more bins of each type than there are.
         (part,) = builder.add_columns([-1.0], upper=1.0)
-        asked = Entries(range(count), [part] * count, [-float(demand) for demand in packing.demands])
-        builder.add_rows(asked, [0.0] * count, inf)
-        builder.add_rows(NO_ENTRIES, -inf, [float(bins.count) for bins in packing.bins])
-        self._engine = HighsEngine(builder.program())
+        asked = Entries(range(len(demands)), [part] * len(demands), [-float(demand) for demand in demands])
+        builder.add_rows(asked, [0.0] * len(demands), inf)
+        builder.add_rows(NO_ENTRIES, -inf, [float(bins.count) for bins in self._packing.bins])
+        return HighsEngine(builder.program())
 
     def add(self, patterns: Sequence[Pattern]) -> bool:
         """Add new columns; return whether there was a new one."""
@@ -244,28 +230,18 @@ class _Program:
             key = number, tuple(sorted(pattern.copies.items()))
             if key not in self._known:
                 self._known.add(key)
-                self._column(number, pattern.copies)
+                rows = [*pattern.copies, len(self._packing.demands) + number]
+                self._engine.add_column(0.0, rows, [*map(float, pattern.copies.values()), 1.0])
                 new = True
         return new
 
-    def _column(self, number: int, copies: dict[int, int]) -> None:
-        rows = [*copies, len(self._packing.demands) + number]
-        self._engine.add_column(0.0, rows, [*map(float, copies.values()), 1.0])
-
-    def solve(self) -> None:
-        """Find the best use of the columns."""
-        self._found = self._engine.run()
-
-    @property
-    def fits(self) -> bool:
-        """Return whether the columns hold all demands, so that no prices prove the contrary."""
+    def prices(self) -> tuple[int, ...] | None:
+        """Return the duals, rounded to integers; None where the columns hold all demands, so that none prove more."""
+        found = self._engine.run()
         # An error of rounding here can only give up a refutation; it cannot make one.
-        return self._found.objective <= -1 + 1e-9
-
-    @property
-    def prices(self) -> tuple[int, ...]:
-        """Return the duals, rounded to integers."""
-        duals = [abs(price) for price in self._found.duals[: len(self._packing.demands)].tolist()]
+        if found.objective <= -1 + 1e-9:
+            return None
+        duals = [abs(price) for price in found.duals[: len(self._packing.demands)].tolist()]
         # Any prices are valid, so that rounding costs at most a little of the bound. The least value avoids a division
         # by 0.
         scale = _FINEST / max([*duals, 1e-30])
