@@ -81,7 +81,7 @@ def tight_instance(
         instance = replace(instance, name=f"tight-{seed}", cluster=replace(instance.cluster, servers=servers))
         compiled = compile_instance(instance)
         small = instance.cluster.gpu_count <= 3 and compiled.blocks + compiled.transfers <= 12
-        if small and compiled.has_scarce_memory:
+        if small and compiled.has_scarce_holdings:
             break
     about = sum(_longest(instance, job) for job in instance.jobs)
     if random.random() < 0.4:

@@ -171,11 +171,11 @@ def test_only_the_largest_activations_count() -> None:
     servers = tuple(Server(f"s{k}", "v", 1, 9, MICRO) for k in range(2))
     cluster = Cluster(servers, links=(Link("l", ("s0", "s1"), MICRO),))
     instance = Instance("pairs", cluster, models, jobs)
-    assert not compile_instance(instance).has_scarce_memory
+    assert not compile_instance(instance).has_scarce_holdings
     together = proven_optimum(instance)
     less = tuple(replace(server, gpu_memory=8) for server in servers)
     scarce = replace(instance, cluster=replace(cluster, servers=less))
-    assert compile_instance(scarce).has_scarce_memory
+    assert compile_instance(scarce).has_scarce_holdings
     assert (together, proven_optimum(scarce)) == (6, 8)
 
 

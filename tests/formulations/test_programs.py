@@ -162,7 +162,7 @@ def test_a_false_constraint_makes_the_program_infeasible(tmp_path: Path) -> None
 def test_the_page_has_the_names_of_all_rows_and_columns() -> None:
     page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
     late = replace(NAMED[0], jobs=tuple(replace(job, deadline_us=50) for job in NAMED[0].jobs))
-    assert any(compile_instance(instance).has_scarce_memory for instance in NAMED)
+    assert any(compile_instance(instance).has_scarce_holdings for instance in NAMED)
     programs = [model_of(instance).program for instance in (*NAMED, late)]
     families = {_family(name) for program in programs for name in (*program.columns, *program.rows)}
     assert len(families) > 30

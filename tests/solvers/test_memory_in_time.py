@@ -185,7 +185,7 @@ def test_little_work_suffices_to_let_jobs_follow_one_another() -> None:
     own = one_job_at_a_time({"fast": "f", "slow": "s"}, {"m": {"f": 2, "s": 100}}, jobs)
     fast, slow = own.cluster.servers
     own = replace(own, cluster=replace(own.cluster, servers=(fast, replace(slow, gpu_memory=1000))))
-    assert compile_instance(own).has_scarce_memory
+    assert compile_instance(own).has_scarce_holdings
     assert solve(own, "search", work_limit=0.01, threads=1).objective == 80
 
 
@@ -215,7 +215,7 @@ def test_nothing_comes_where_memory_is_ample() -> None:
     instance = random_instance(3)
     servers = tuple(replace(server, gpu_memory=10**12) for server in instance.cluster.servers)
     operations = compile_instance(replace(instance, cluster=replace(instance.cluster, servers=servers)))
-    assert not operations.has_scarce_memory
+    assert not operations.has_scarce_holdings
     assert list(timetables_in_time(operations, 0, inf)) == []
 
 

@@ -40,7 +40,7 @@ def test_what_a_method_says_decides_which_plans_it_looks_at() -> None:
     class All:
         moves = memory_in_time = True
 
-    for instance, told in ((three_jobs(), "no job moves"), (in_turn(), "memory")):
+    for instance, told in ((three_jobs(), "no job moves"), (in_turn(), "all jobs are present")):
         operations = compile_instance(instance)
         assert carries(searched_part(None, operations), told)
         assert searched_part(All, operations) == ""
@@ -50,7 +50,7 @@ def test_what_a_method_says_decides_which_plans_it_looks_at() -> None:
 
 
 def test_a_proof_of_a_part_ends_the_solve_and_is_none_of_all_plans() -> None:
-    solving = state(in_turn(), "plans in which all jobs are in memory all the time")
+    solving = state(in_turn(), "plans in which all jobs are present all the time")
     first, events = solving.proven, len(solving.trajectory)
     solving.raise_bound(first.value + 7)
     assert (solving.bound, solving.proven, len(solving.trajectory)) == (first.value + 7, first, events)

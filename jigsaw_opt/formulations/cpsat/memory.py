@@ -48,7 +48,7 @@ def add_memory(
         unlimited = axis.horizon == "cyclic" and any(slot.holds for slot in slots)
         if not unlimited and sum(operations.most_bytes_on(eligibility.gpu_type(g))) <= memory:
             continue
-        if operations.has_scarce_memory:
+        if operations.has_scarce_holdings:
             others = [part for slot in slots for part in slot.while_present(g)]
             add_memory_in_time(model, memory, [worker_on(model, own, g) for own in workers], others)
         else:

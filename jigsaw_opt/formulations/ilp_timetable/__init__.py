@@ -113,7 +113,7 @@ def build(
         return IlpTimetable(eligibility, jobs, model)
     channels = [_add_job(model, network, job_vars) for job_vars in jobs]
     following: Following = {}
-    if operations.has_scarce_memory:
+    if operations.has_scarce_holdings:
         following = add_present_jobs(model, eligibility, jobs, time_step(operations))
     else:
         add_memory(model, eligibility, jobs)

@@ -183,7 +183,7 @@ class Operations:
         return max(deadlines) if self.objective == "makespan" else sum(map(mul, self.weights, deadlines))
 
     @cached_property
-    def has_scarce_memory(self) -> bool:
+    def has_scarce_holdings(self) -> bool:
         """Whether jobs may have to follow one another for what they hold (specification: memory, licences).
 
         So it is on the finite horizon where all jobs that may be on a GPU exceed its memory together, or together hold

@@ -86,7 +86,7 @@ def timetables_in_time(operations: Operations, seed: int, least: float) -> Itera
 
     Nothing comes where memory is not scarce, or does not stand in the way of the first placement that leaves it out.
     """
-    drawn = placements(operations, seed, in_time=True) if operations.has_scarce_memory else iter(())
+    drawn = placements(operations, seed, in_time=True) if operations.has_scarce_holdings else iter(())
     first = next(drawn, None)
     if first is None or not first.in_time:
         return

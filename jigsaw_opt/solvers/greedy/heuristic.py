@@ -216,7 +216,7 @@ class _LocalSearch:
         by_width = sorted(by_size, key=lambda i: -asked[i].job.slots)
         strategies = [(balanced, by_load), (balanced, by_size), (packed, by_size), (packed, by_width)]
         if len(asked) <= _EXACT_JOBS:
-            strategies.append((partial(exact, is_needed=not self.operations.has_scarce_memory), by_width))
+            strategies.append((partial(exact, is_needed=not self.operations.has_scarce_holdings), by_width))
         for strategy, order in strategies:
             placement = strategy(self.layout, asked, order)
             jobs = self.table.all_placed(placement) if placement is not None else None

@@ -85,7 +85,7 @@ class CarriedPlan:
     def _timetables(self, part: PlacedPart) -> Iterator[Timetable]:
         """Yield timetables with the other jobs beside those that are placed."""
         operations = self.operations
-        for placement in islice(placements(operations, self.seed, operations.has_scarce_memory, part), _PLACEMENTS):
+        for placement in islice(placements(operations, self.seed, operations.has_scarce_holdings, part), _PLACEMENTS):
             jobs = PlacedJobs(operations, placement)
             if not jobs.flat.fits_alone:
                 continue

@@ -90,7 +90,7 @@ class KeptOrder:
     @cached_property
     def flat(self) -> FlatActivities:
         """Return the activities without a failure, with `residents` where jobs may follow one another for memory."""
-        return flatten(self._network, in_time=self.operations.has_scarce_memory)
+        return flatten(self._network, in_time=self.operations.has_scarce_holdings)
 
     @property
     def keeps_memory(self) -> bool:

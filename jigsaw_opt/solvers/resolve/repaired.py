@@ -160,7 +160,7 @@ class _Resolving:
             return StoppedBy.COMPLETED
         now = replace(self.operations, jobs=tuple(self._released(job) for job in self.operations.jobs))
         # A job enters where its memory fits from then on.
-        self.data = ProblemData(now, demands(now) or asked, Layout(now, in_time=now.has_scarce_memory))
+        self.data = ProblemData(now, demands(now) or asked, Layout(now, in_time=now.has_scarce_holdings))
         number = self.data.number
         index_of = {job.name: index for index, job in enumerate(now.jobs)}
         self.fixed = {index_of[job]: [number[gpu] for gpu in gpus] for job, gpus in self.fix.placements.items()}

@@ -139,7 +139,7 @@ class Context:
         best = self.solve_state.incumbent
         if best is None or (self._best_at_once is not None and best[1] is self._best_at_once.timetable):
             return self._best_at_once
-        if not self.operations.has_scarce_memory or fit_at_once(self.operations, best[1]):
+        if not self.operations.has_scarce_holdings or fit_at_once(self.operations, best[1]):
             self._best_at_once = Candidate(best[0], lambda: best[1])
         return self._best_at_once
 

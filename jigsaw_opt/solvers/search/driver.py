@@ -146,7 +146,7 @@ class Driver:
             self.begun.set()
         else:
             self._credited("opening", partial(open_search, context, self.begun))
-        if context.operations.has_scarce_memory and self.solve_state.best is not None and context.incumbent is None:
+        if context.operations.has_scarce_holdings and self.solve_state.best is not None and context.incumbent is None:
             # Without a plan in which all jobs fit at once, the others have nothing to begin with.
             kinds = [kind for kind in kinds if getattr(kind, "in_time", False)]
         # Only now: whether a move applies may depend on all candidate server sets, and a plan should not wait.
@@ -215,7 +215,7 @@ class Driver:
     def _kinds_left(self, context: Context) -> list[type[Move]]:
         """Return all classes of moves for jobs of these kinds that are not left out."""
         kinds, network = (*self.kinds, *move_types()), context.operations.needs_network
-        scarce = context.operations.has_scarce_memory
+        scarce = context.operations.has_scarce_holdings
         own = (
             kind
             for kind in kinds

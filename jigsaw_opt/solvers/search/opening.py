@@ -35,7 +35,7 @@ def open_search(context: Context, begun: Event) -> None:
     inserted = inserted_by_ratio(context.data) if context.evaluator.weighted else None
     if inserted is not None:
         context.propose(context.candidate(inserted[1]))
-    if context.operations.has_scarce_memory:
+    if context.operations.has_scarce_holdings:
         context.shared(Trials).make_in_time(_SHARE_WITHOUT_PLAN if solve_state.best is None else _SHARE_IN_TIME)
     _construct(context)
 

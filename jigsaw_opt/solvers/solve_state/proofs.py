@@ -35,7 +35,7 @@ def searched_part(method: object, operations: Operations) -> str:
     """Return which plans of an instance a method looks at, as a clause; empty for all.
 
     A method says by ``moves`` and ``memory_in_time`` that what it proves holds for plans in which jobs move, and in
-    which jobs that do not fit into memory together follow one another. Without them it is taken to look at other plans
+    which jobs that cannot all be present together follow one another. Without them it is taken to look at other plans
     alone, and its own proofs count for these.
 
     `method`: the solver; None for one that says nothing.
@@ -44,8 +44,8 @@ def searched_part(method: object, operations: Operations) -> str:
     # `search` has moves of another kind under that name.
     if operations.instance.moving_jobs and getattr(method, "moves", False) is not True:
         told.append("no job moves")
-    if not getattr(method, "memory_in_time", False) and operations.has_scarce_memory:
-        told.append("all jobs are in memory all the time")
+    if not getattr(method, "memory_in_time", False) and operations.has_scarce_holdings:
+        told.append("all jobs are present all the time")
     return f"plans in which {' and '.join(told)}" if told else ""
 
 

@@ -81,7 +81,7 @@ def _current_of(operations: Operations, objective: int, timetable: Timetable) ->
     """
     network = planned_network(operations, timetable)
     starts = network.with_milestones(starts_of(timetable), timetable.period_us)
-    flat = flattened(network, starts, operations.has_scarce_memory)
+    flat = flattened(network, starts, operations.has_scarce_holdings)
     if flat is None:
         return None
     if timetable.period_us is not None:

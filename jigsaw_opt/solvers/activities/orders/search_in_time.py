@@ -146,7 +146,7 @@ class SearchInTime(StepwiseSearch):
 
     def _annealed(self, jobs: PlacedJobs, starts: list[int], stop: Callable[[int], bool]) -> tuple[float, list[int]]:
         """Return objective and starts of the best order that annealing finds, with jobs waiting for one another."""
-        flat = flattened(jobs.network, starts, self.operations.has_scarce_memory)
+        flat = flattened(jobs.network, starts, self.operations.has_scarce_holdings)
         if flat is None or self.solve_state.reason() is not None:
             return math.inf, starts
         weighted = self.operations.objective == "weighted_completion"

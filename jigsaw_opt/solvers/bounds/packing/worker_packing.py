@@ -183,6 +183,6 @@ PRESENCE_PACKING = Relaxation(
     _presence_bounds,
     frozenset({"makespan"}),
     instant=True,
-    fits=lambda operations: operations.has_scarce_memory,
+    fits=lambda operations: operations.has_scarce_holdings,
 )
 """The relaxation registered as ``presence_packing``."""

@@ -41,7 +41,7 @@ class _OrderMove:
         """Make a step; what it finds is offered on the way."""
         before = self._search.spent
         self._search.step(*budget.left)
-        least = _LEAST_WORK if self._search.operations.has_scarce_memory else 0.0
+        least = _LEAST_WORK if self._search.operations.has_scarce_holdings else 0.0
         budget.spend(max(least, self._search.spent - before))
         return None
 
@@ -69,4 +69,4 @@ class PlaceInTime(_OrderMove):
     @classmethod
     def applies(cls, context: Context) -> bool:
         """Return whether memory stands in the way: jobs may have to follow one another, and there is no better plan."""
-        return context.operations.has_scarce_memory and (context.solve_state.best is None or super().applies(context))
+        return context.operations.has_scarce_holdings and (context.solve_state.best is None or super().applies(context))

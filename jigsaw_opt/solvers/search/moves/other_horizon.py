@@ -27,7 +27,7 @@ def twin(operations: Operations) -> Operations:
     """Return the same jobs on the finite horizon, where memory has to hold all of them at once as on the cyclic one."""
     instance = altered(operations.instance, horizon="finite", objective="makespan")
     found = replace(operations, instance=instance, horizon="finite", objective="makespan")
-    found.__dict__["has_scarce_memory"] = False
+    found.__dict__["has_scarce_holdings"] = False
     return found
 
 
