@@ -65,7 +65,7 @@ def test_a_proof_of_a_part_ends_the_solve_and_is_none_of_all_plans() -> None:
     assert solving.reason() is StoppedBy.COMPLETED
     result = solving.result(StoppedBy.COMPLETED)
     assert (result.status, result.bound, result.conflicts) == (Status.UNKNOWN, first.value + 3, ())
-    assert "memory" in result.part and "memory" in repr(result) and result.ruled_out == result.part
+    assert "present" in result.part and "present" in repr(result) and result.ruled_out == result.part
 
 
 def test_a_proof_counts_where_all_plans_are_looked_at() -> None:
