@@ -352,7 +352,7 @@ class _Resolving:
         """Try the placements that a search would begin with, where the period has grown and nothing is fixed."""
         for assignments in placements(self.operations, self.data.demands) if self.fix.empty else ():
             best = self.solve_state.objective
-            if best is None or best <= period or self._reason() is not None:
+            if best is None or best <= period or self._stop():
                 return
             attempt = partial(self._attempt, FixedPolicy(assignments), {}, period)
             least = min(best, fullest_us(assignments)) - 1
@@ -380,7 +380,9 @@ class _Resolving:
         return self.solve_state.reason()
 
     def _stop(self) -> bool:
-        return self._reason() is not None
+        """Return whether repair is over: for a reason, or with a plan where the search is due."""
+        is_due = self.fix.empty and self.solve_state.objective is not None and self._improved_enough
+        return is_due or self._reason() is not None
 
     def _count(self, operations: int) -> None:
         self.work += operations * _WORK_OF_OPERATION
