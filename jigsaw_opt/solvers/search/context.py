@@ -102,6 +102,7 @@ class Context:
         self.data = ProblemData(self.operations, demands, params=self.params)
         self.engine = Engine(budget)
         self.best_list: ListSchedule | None = None
+        self._looked_at: Timetable | None = None
         self._best_at_once: Candidate | None = None
         self._shared: dict[Callable[[Context], Any], Any] = {}
 
@@ -137,8 +138,9 @@ class Context:
     def incumbent(self) -> Candidate | None:
         """Return the best plan so far, of this search or another one beside it, in which all jobs fit at once."""
         best = self.solve_state.incumbent
-        if best is None or (self._best_at_once is not None and best[1] is self._best_at_once.timetable):
+        if best is None or best[1] is self._looked_at:
             return self._best_at_once
+        self._looked_at = best[1]
         if not self.operations.has_scarce_holdings or fit_at_once(self.operations, best[1]):
             self._best_at_once = Candidate(best[0], lambda: best[1])
         return self._best_at_once
