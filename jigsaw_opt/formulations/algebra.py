@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -65,6 +65,43 @@ class AlgebraicModel:
             raise ProgramTooLargeError
         if self._on_row is not None:
             self._on_row(self._row_count)
+
+    def defined(self, name: str, low: int, high: int, expression: Expression) -> Expression:
+        """Return an expression as it is: rows take any."""
+        return expression
+
+    def negation(self, literal: Expression) -> Expression:
+        """Return the expression that is 1 where a literal is 0."""
+        return 1 - literal
+
+    def add_if(self, literal: Expression, left: Expression, right: Expression, slack: int, name: str) -> None:
+        """State that `left` is at least `right` where a literal is 1, and elsewhere at most `slack` less (big M)."""
+        self.add(left >= right - slack * (1 - literal), name)
+
+    def add_clause(self, literals: Sequence[Expression], name: str) -> None:
+        """State that one of the literals is 1."""
+        self.add(self.total(literals) >= 1, name)
+
+    def add_implication(self, one: Expression, other: Expression, name: str) -> None:
+        """State that one literal is 1 only where another one is."""
+        self.add(one <= other, name)
+
+    def add_exactly_one(self, literals: Iterable[Expression], name: str) -> None:
+        """State that exactly one of the literals is 1."""
+        self.add(self.total(literals) == 1, name)
+
+    def add_ready(
+        self,
+        limit: Expression,
+        start: Expression,
+        ready: int,
+        deep: Sequence[Expression],
+        shallow: Sequence[Expression],
+        late: int,
+        name: str,
+    ) -> None:
+        """State that `limit` is at least `ready` after `start` where one of the literals `deep` is 1 (big M)."""
+        self.add(limit >= start + ready * self.total(deep) - late * self.total(shallow), name)
 
     def minimize(self, objective: Expression) -> None:
         """Set the objective."""

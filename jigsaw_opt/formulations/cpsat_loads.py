@@ -14,9 +14,9 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
-from jigsaw_opt.formulations.cpsat.levels import add_depth_rule
 from jigsaw_opt.formulations.cpsat_limits import add_gpu_memory
-from jigsaw_opt.formulations.cpsat_model import add_apart, new_model
+from jigsaw_opt.formulations.cpsat_model import CpSatRows, add_apart, new_model
+from jigsaw_opt.formulations.timetable.placement import add_depth_rule
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.compiled import critical
 from jigsaw_opt.problem.compiled.critical import candidate_levels, exchange_over, tails_us
@@ -163,7 +163,7 @@ class _WorkerCounts:
         self._add_routes()
         # Summed over the iterations; who has which level in which of them is left open, so this is a relaxation.
         rows = {gpu: {d: count for (g, d), count in self.count.items() if g == gpu} for gpu in self.assigned}
-        add_depth_rule(model, job, [rows], self.assigned, n)
+        add_depth_rule(CpSatRows(model), job, [rows], self.assigned, n)
 
     def _add_routes(self) -> None:
         """Keep workers of one job off servers that no route joins (specification: route-policies)."""

@@ -18,10 +18,10 @@ from jigsaw_opt.formulations.cpsat.strengthening import add_loads
 from jigsaw_opt.formulations.cpsat.symmetry import add_order, ordered_names
 from jigsaw_opt.formulations.cpsat.task_graphs import add_task_graph
 from jigsaw_opt.formulations.cpsat.variables import JobVariables, TaskGraphVariables
-from jigsaw_opt.formulations.cpsat.workers import add_job
-from jigsaw_opt.formulations.cpsat_model import new_model
+from jigsaw_opt.formulations.cpsat_model import CpSatRows, new_model
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.network import RoutedNetwork, identical_jobs
+from jigsaw_opt.formulations.timetable.timing import add_job
 from jigsaw_opt.formulations.timetable.windows import Window, serial_end
 from jigsaw_opt.problem.compiled.activities import assemble_task_graphs
 from jigsaw_opt.problem.compiled.operations import Operations
@@ -129,7 +129,11 @@ def build(operations: Operations, spans: Sequence[Window], bound: int, limit: in
             model.add_bool_or([])
             return CpSatModel(network, jobs, graphs, axis, model)
     for job_vars in jobs:
-        add_job(model, network, job_vars, axis)
+        add_job(CpSatRows(model), network, job_vars)
+        if axis.period is not None:
+            job_vars.offset = axis.clock(model)
+            # The barrier wraps (specification: period).
+            model.add(job_vars.ends[-1] <= axis.period)
     for graph_vars in graphs:
         add_task_graph(model, eligibility, graph_vars, axis)
     add_memory(model, eligibility, jobs, graphs, axis)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -137,6 +138,21 @@ class ModuloAxis(Axis):
         `offset`: residue of its start, in microseconds. `size`: its duration, in microseconds, at most one period.
         """
         return [_interval(model, start, size, literal, 3 * self.limit) for start in (offset, offset + self.limit)]
+
+
+def block_size(model: cp_model.CpModel, times: Sequence[int], literals: Mapping[int, cp_model.IntVar]) -> Expression:
+    """Return the duration of a block at the level that is chosen for it, in microseconds.
+
+    `times`: durations by level, in microseconds.
+    """
+    sizes = {d: times[d - 1] for d in literals}
+    least, most = min(sizes.values()), max(sizes.values())
+    if least == most:
+        return least
+    size = model.new_int_var(least, most, "")
+    for d, literal in literals.items():
+        model.add(size == sizes[d]).only_enforce_if(literal)
+    return size
 
 
 def _interval(

@@ -12,9 +12,10 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat.axis import Axis, ModuloAxis
-from jigsaw_opt.formulations.cpsat.channel import encode_maximum
 from jigsaw_opt.formulations.cpsat.presence import add_held_capacities, add_memory_in_time, presence_of, worker_on
 from jigsaw_opt.formulations.cpsat.variables import JobVariables, TaskGraphVariables
+from jigsaw_opt.formulations.cpsat_model import CpSatRows
+from jigsaw_opt.formulations.timetable.channel import encode_maximum
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.problem.compiled.task_graph import NumberedHold
 
@@ -108,7 +109,7 @@ def _always_taken(
         for levels in job_vars.different_levels(g)
         for d, literal in levels.items()
     ]
-    largest = encode_maximum(model, [(0, workers[0].assigned[g]), *uses])
+    largest = encode_maximum(CpSatRows(model), [(0, workers[0].assigned[g]), *uses])
     states = [(own.assigned[g], own.job.state_bytes) for own in workers if own.job.state_bytes]
     return [*states, *zip(largest.steps, (high - low for low, high in pairwise(largest.values)), strict=True)]
 

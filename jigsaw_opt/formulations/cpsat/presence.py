@@ -10,8 +10,9 @@ from math import gcd
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.formulations.cpsat.axis import Axis
-from jigsaw_opt.formulations.cpsat.channel import encode_maximum
 from jigsaw_opt.formulations.cpsat.variables import JobVariables, TaskGraphVariables
+from jigsaw_opt.formulations.cpsat_model import CpSatRows
+from jigsaw_opt.formulations.timetable.channel import encode_maximum
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.plan import JobPlan, TaskGraphJobPlan
 
@@ -92,7 +93,7 @@ class PresentWorker:
     @cached_property
     def largest(self) -> OrderEncoding[cp_model.IntVar]:
         """Its largest activations."""
-        return encode_maximum(self.model, self.uses)
+        return encode_maximum(CpSatRows(self.model), self.uses)
 
     @cached_property
     def interval(self) -> cp_model.IntervalVar:

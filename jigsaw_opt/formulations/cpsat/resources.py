@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat.axis import Axis
-from jigsaw_opt.formulations.cpsat.levels import block_size
+from jigsaw_opt.formulations.cpsat.axis import Axis, block_size
 from jigsaw_opt.formulations.cpsat.variables import JobVariables, TaskGraphVariables
 from jigsaw_opt.formulations.cpsat_limits import PowerUse
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility, block_us
@@ -115,7 +114,6 @@ def _lasting(
 
     `bucket`: number of the bucket, from 1.
     """
-    assert job_vars.channel is not None, "it was added with the job"
     latency = job_vars.channel.latency
     if job_vars.job.transfers[bucket - 1].payload_bytes > 0 or latency.values[0] > 0:
         return literal

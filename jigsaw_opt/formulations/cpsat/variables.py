@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,24 +12,19 @@ if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
     from jigsaw_opt.formulations.cpsat.axis import Start
-    from jigsaw_opt.formulations.cpsat.channel import ChannelEncoding
     from jigsaw_opt.formulations.cpsat.presence import Presence
 
     Expression = cp_model.LinearExpr | int
-
-ExchangeVariables = variables.ExchangeVariables["cp_model.IntVar", "Expression"]
 
 
 @dataclass(slots=True)
 class JobVariables(variables.JobVariables["cp_model.IntVar", "Expression"]):
     """Variables of one data-parallel job, on its own clock.
 
-    `offset`: moment at which its clock reads 0. `channel`: rate and latency of its transfers. `presence`: when it is
-    present; None where it is so always.
+    `offset`: moment at which its clock reads 0. `presence`: when it is present; None where it is so always.
     """
 
     offset: cp_model.IntVar | int = 0
-    channel: ChannelEncoding | None = None
     presence: Presence | None = None
 
 
@@ -58,13 +52,3 @@ class TaskGraphVariables:
     def end(self, iteration: int, operation: int) -> Expression:
         """Return the end of an operation."""
         return self.starts[iteration][operation].start + self.size[operation]
-
-
-def add_any(model: cp_model.CpModel, literal: cp_model.IntVar, literals: Sequence[cp_model.IntVar]) -> None:
-    """State that `literal` holds exactly where one of the literals does.
-
-    `literals`: the others; none of them makes `literal` false.
-    """
-    model.add_bool_or([~literal, *literals])
-    for one in literals:
-        model.add_implication(one, literal)

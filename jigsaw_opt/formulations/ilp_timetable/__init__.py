@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
-from jigsaw_opt.formulations.ilp_timetable.channel import ChannelEncoding, add_channel, add_links
-from jigsaw_opt.formulations.ilp_timetable.placement import add_depth_rule, add_memory, add_placement
+from jigsaw_opt.formulations.ilp_timetable.memory import add_memory
 from jigsaw_opt.formulations.ilp_timetable.presence import Following, add_present_jobs
 from jigsaw_opt.formulations.ilp_timetable.reading import Value, decisions_of
 from jigsaw_opt.formulations.ilp_timetable.resources import (
@@ -18,10 +17,10 @@ from jigsaw_opt.formulations.ilp_timetable.resources import (
 )
 from jigsaw_opt.formulations.ilp_timetable.size import fewest_coefficients
 from jigsaw_opt.formulations.ilp_timetable.symmetry import add_order
-from jigsaw_opt.formulations.ilp_timetable.timing import add_durations, add_exchanges, add_iterations, add_readiness
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables, objective_step, time_step
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.network import RoutedNetwork
+from jigsaw_opt.formulations.timetable.timing import add_job
 from jigsaw_opt.formulations.timetable.windows import Window, serial_end, serial_limit, windows
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.timetable import Timetable, assemble
@@ -111,31 +110,19 @@ def build(
         # A row that nothing meets: the engine proves that there is no plan.
         model.add(False, "no_gpu")
         return IlpTimetable(eligibility, jobs, model)
-    channels = [_add_job(model, network, job_vars) for job_vars in jobs]
+    for job_vars in jobs:
+        add_job(model, network, job_vars)
     following: Following = {}
     if operations.has_scarce_holdings:
         following = add_present_jobs(model, eligibility, jobs, time_step(operations))
     else:
         add_memory(model, eligibility, jobs)
     add_blocks_disjoint(model, eligibility, jobs)
-    add_transfers_disjoint(model, jobs, channels)
+    add_transfers_disjoint(model, jobs)
     add_order(model, network, jobs)
     _add_deadlines(model, jobs, time_step(operations), room)
     _add_objective(model, eligibility, jobs, objective)
     return IlpTimetable(eligibility, jobs, model, following)
-
-
-def _add_job(model: AlgebraicModel, network: RoutedNetwork, job_vars: JobVariables) -> ChannelEncoding:
-    """Add everything that concerns one job alone."""
-    add_placement(model, network.eligibility, job_vars)
-    add_depth_rule(model, job_vars)
-    add_iterations(model, job_vars)
-    add_links(model, network, job_vars)
-    channel = add_channel(model, network, job_vars)
-    durations = add_durations(model, job_vars, channel)
-    add_exchanges(model, job_vars, durations)
-    add_readiness(model, network.eligibility, job_vars, durations)
-    return channel
 
 
 def _add_deadlines(model: AlgebraicModel, jobs: Sequence[JobVariables], step: int, room: float) -> None:

@@ -7,7 +7,7 @@ from itertools import combinations, permutations
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
-from jigsaw_opt.formulations.ilp_timetable.placement import add_exact_sum
+from jigsaw_opt.formulations.ilp_timetable.memory import add_exact_sum
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.variables import tight_gpus

@@ -7,7 +7,6 @@ from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
-from jigsaw_opt.formulations.ilp_timetable.channel import ChannelEncoding
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables, add_both
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility, block_us
 from jigsaw_opt.formulations.timetable.loads import Load, gpu_load, link_load, load_rows
@@ -67,19 +66,16 @@ def _blocks(model: AlgebraicModel, eligibility: GpuEligibility, job_vars: JobVar
     ]
 
 
-def add_transfers_disjoint(
-    model: AlgebraicModel, jobs: Sequence[JobVariables], channels: Sequence[ChannelEncoding]
-) -> None:
+def add_transfers_disjoint(model: AlgebraicModel, jobs: Sequence[JobVariables]) -> None:
     """Require that transfers over a link do not overlap; one order serves all links that two jobs share.
 
-    `model`: the program, which receives columns and rows. `channels`: rate and latency of each job's channel, as order
-    encodings, in the order of `jobs`.
+    `model`: the program, which receives columns and rows.
 
     Notes
     -----
     Specification: exclusive.
     """
-    operations = [_transfers(job_vars, channel) for job_vars, channel in zip(jobs, channels, strict=True)]
+    operations = [_transfers(job_vars) for job_vars in jobs]
     for one, two in combinations(range(len(jobs)), 2):
         common = sorted(set(jobs[one].links) & set(jobs[two].links))
         if common and operations[one] and operations[two]:
@@ -90,15 +86,15 @@ def add_transfers_disjoint(
             _add_disjoint(model, "link", meet, operations[one], operations[two])
 
 
-def _transfers(job_vars: JobVariables, channel: ChannelEncoding) -> list[_Operation]:
+def _transfers(job_vars: JobVariables) -> list[_Operation]:
     """Return the transfers that may last for some time: one of no duration overlaps nothing."""
-    found = []
+    found, latency = [], job_vars.channel.latency
     for i, exchanges in enumerate(job_vars.exchanges):
         for b, exchange in enumerate(exchanges, 1):
-            certain = job_vars.job.transfers[b - 1].payload_bytes > 0 or channel.latency.values[0] > 0
-            if not certain and not channel.latency.steps:
+            certain = job_vars.job.transfers[b - 1].payload_bytes > 0 or latency.values[0] > 0
+            if not certain and not latency.steps:
                 continue
-            lasting = None if certain else channel.latency.steps[0]
+            lasting = None if certain else latency.steps[0]
             times = (job_vars.earliest(i), job_vars.latest(i), job_vars.shortest[b - 1])
             found.append(_Operation(f"{job_vars.number}_{i}_{b}", exchange.start, exchange.end, *times, lasting))
     return found

@@ -14,18 +14,7 @@ from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 if TYPE_CHECKING:
     import pulp
 
-ExchangeVariables = variables.ExchangeVariables["pulp.LpVariable", Expression]
 JobVariables = variables.JobVariables["pulp.LpVariable", Expression]
-
-
-def add_any(model: AlgebraicModel, literal: pulp.LpVariable, literals: Sequence[pulp.LpVariable]) -> None:
-    """State that a 0-1 variable is 1 exactly where one of the others is.
-
-    `model`: the program, which receives columns and rows.
-    """
-    model.add(model.total(literals) >= literal, f"any_{literal.name}")
-    for k, one in enumerate(literals):
-        model.add(literal >= one, f"any_{literal.name}_{k}")
 
 
 def add_both(model: AlgebraicModel, name: str, literals: Sequence[pulp.LpVariable]) -> pulp.LpVariable:

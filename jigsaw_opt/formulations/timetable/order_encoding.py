@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Generic
+from typing import Any, Generic, TypeVar
 
-from jigsaw_opt.formulations.timetable.variables import Variable
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.compiled.operations import OperationGraph
+
+Variable = TypeVar("Variable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +28,10 @@ class OrderEncoding(Generic[Variable]):
 
 @dataclass(frozen=True)
 class ChannelEncoding(Generic[Variable]):
-    """Rate and latency of the channel of a job."""
+    """Rate and latency of the channel of a job; those of one that has no transfers unless they are given."""
 
-    rate: OrderEncoding[Variable]
-    latency: OrderEncoding[Variable]
+    rate: OrderEncoding[Variable] = OrderEncoding((1,), ())
+    latency: OrderEncoding[Variable] = OrderEncoding((0,), ())
 
     @property
     def fixed(self) -> bool:

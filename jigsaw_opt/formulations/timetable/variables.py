@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
+from jigsaw_opt.formulations.timetable.order_encoding import ChannelEncoding, Variable
 from jigsaw_opt.formulations.timetable.windows import Window
 from jigsaw_opt.problem.compiled.critical import candidate_levels
 from jigsaw_opt.problem.compiled.operations import OperationGraph
 from jigsaw_opt.problem.costs import most_bytes
 
-Variable = TypeVar("Variable")
 Expression = TypeVar("Expression")
 
 
@@ -33,8 +33,9 @@ class JobVariables(Generic[Variable, Expression]):
     job has a worker on server ``s``. `links`: ``links[k]``: transfers of the job use link ``k``. `levels`:
     ``levels[i][g][d]``: the worker on ``g`` has level ``d`` in iteration ``i``. `starts`: ``starts[i][g]``: start of
     its block; without a meaning where there is no worker. `ends`: ``ends[i]``: moment from which iteration ``i + 1``
-    may start. `exchanges`: ``exchanges[i][b-1]``, empty where the job can use no link. `fewest, shortest`: least number
-    of contributors and least duration of each bucket's transfer.
+    may start. `exchanges`: ``exchanges[i][b-1]``, empty where the job can use no link. `channel`: rate and
+    latency of its transfers. `fewest, shortest`: least number of contributors and least duration of each bucket's
+    transfer.
     """
 
     number: int
@@ -47,6 +48,7 @@ class JobVariables(Generic[Variable, Expression]):
     starts: list[dict[int, Variable]] = field(default_factory=list)
     ends: list[Variable] = field(default_factory=list)
     exchanges: list[list[ExchangeVariables[Variable, Expression]]] = field(default_factory=list)
+    channel: ChannelEncoding[Variable] = field(default_factory=ChannelEncoding)
     fewest: list[int] = field(default_factory=list)
     shortest: list[int] = field(default_factory=list)
 
