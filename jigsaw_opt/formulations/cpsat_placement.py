@@ -11,21 +11,26 @@ are variables.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_limits import add_gpu_memory
-from jigsaw_opt.formulations.cpsat_model import add_apart, new_model
-from jigsaw_opt.problem.compiled.critical import candidate_levels, usable_gpus
+from jigsaw_opt.formulations.cpsat_model import CpSatRows, new_model
+from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
+from jigsaw_opt.formulations.timetable.placement import add_depth_rule, add_placement, level_literals
+from jigsaw_opt.formulations.timetable.variables import JobVariables
+from jigsaw_opt.formulations.timetable.windows import Window, serial_end
+from jigsaw_opt.problem.compiled.critical import candidate_levels
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
-from jigsaw_opt.problem.costs import deepest_level, needed_bytes
+from jigsaw_opt.problem.costs import ceil_div, deepest_level, needed_bytes
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-    Literals = dict[tuple[int, int], cp_model.IntVar]
-    """Literal that a worker sits on a GPU with a largest level, by (GPU, level)."""
+    PlacementVariables = JobVariables["cp_model.IntVar", "cp_model.LinearExprT"]
+    Literals = Mapping[int, Mapping[int, cp_model.IntVar]]
+    """Literal that a worker sits on a GPU with a largest level, by GPU and level."""
 
 
 def literal_count(operations: Operations) -> int:
@@ -35,65 +40,42 @@ def literal_count(operations: Operations) -> int:
 
 def build(operations: Operations) -> cp_model.CpModel:
     """Build a model whose solutions are the placements of all jobs with the largest level of each worker."""
-    model = new_model()
-    server_of = operations.cluster.gpus.server_of
-    placed = [_add_job(model, operations, server_of, job) for job in operations.jobs]
+    model, eligibility = new_model(), GpuEligibility(operations)
+    placed = [_add_job(model, eligibility, number) for number in range(len(operations.jobs))]
     # On the finite horizon one job after the other: a worker alone has room at every level that it may choose here.
-    for gpu, server in enumerate(server_of) if operations.horizon == "cyclic" else ():
-        _add_memory(model, operations, placed, gpu, operations.cluster.servers[server].gpu_memory)
+    for gpu in range(len(eligibility.gpus)) if operations.horizon == "cyclic" else ():
+        inside = [(job, own[gpu]) for job, own in zip(operations.jobs, placed, strict=True) if gpu in own]
+        _add_memory(model, gpu, eligibility.memory(gpu), inside)
     return model
 
 
-def _add_job(
-    model: cp_model.CpModel, operations: Operations, server_of: Sequence[int], job: OperationGraph
-) -> Literals:
+def _add_job(model: cp_model.CpModel, eligibility: GpuEligibility, number: int) -> Literals:
     """Add a GPU of its own and a largest level for every worker (specification: placement, depth-rules, power)."""
-    literals: Literals = {}
-    usable = usable_gpus(operations, job)
-    for gpu, s in enumerate(server_of):
-        admitted = deepest_level(job, operations.cluster.servers[s].gpu_memory) if s in usable else 0
-        for level in candidate_levels(job):
-            if level <= admitted:
-                literals[gpu, level] = model.new_bool_var(f"{job.name} on {gpu} at {level}")
-        model.add_at_most_one(literals[key] for key in literals if key[0] == gpu)
-    model.add(sum(literals.values()) == job.slots)
-    _add_joined(model, operations, server_of, job, literals)
-    if job.rule.multiset is not None:
-        for level in candidate_levels(job):
-            model.add(_count(literals, level) == job.rule.multiset.count(level))
-    elif job.rule.balance is None:
-        model.add(_count(literals, job.levels) >= job.rule.min_contributors)
-        deepest = sum(level * literal for (_, level), literal in literals.items())
-        model.add(job.iterations * deepest >= job.rule.min_total)
+    job, rows = eligibility.operations.jobs[number], CpSatRows(model)
+    window = Window(0, 0, serial_end(eligibility.operations))
+    job_vars: PlacementVariables = JobVariables(number, job, window)
+    add_placement(rows, eligibility, job_vars)
+    literals = {}
+    for gpu, assigned in job_vars.assigned.items():
+        admitted = deepest_level(job, eligibility.memory(gpu))
+        literals[gpu] = level_literals(rows, [d for d in candidate_levels(job) if d <= admitted], assigned)
+    if job.rule.balance is None:
+        # The levels of one iteration stand for those of all.
+        least = ceil_div(job.rule.min_total, job.iterations)
+        one = replace(job, iterations=1, rule=replace(job.rule, min_total=least))
+        add_depth_rule(rows, one, [literals], job_vars.assigned)
     else:
-        _add_balance(model, job, job.rule.balance, literals)
+        _add_balance(model, job, job.rule.balance, literals, job_vars.assigned)
     return literals
 
 
-def _count(literals: Literals, level: int) -> cp_model.LinearExprT:
-    """Return the number of workers whose largest level is `level`."""
-    return sum(literal for (_, d), literal in literals.items() if d == level)
-
-
-def _add_joined(
-    model: cp_model.CpModel, operations: Operations, server_of: Sequence[int], job: OperationGraph, literals: Literals
+def _add_balance(
+    model: cp_model.CpModel,
+    job: OperationGraph,
+    balance: int,
+    literals: Literals,
+    assigned: Mapping[int, cp_model.IntVar],
 ) -> None:
-    """Put all workers on servers that paths join, any two of them (specification: route, route-policies)."""
-    routes = operations.routes.under(job.route_policy)
-    inside: dict[int, list[cp_model.IntVar]] = defaultdict(list)
-    on_server: dict[int, list[cp_model.IntVar]] = defaultdict(list)
-    for (gpu, _), literal in literals.items():
-        inside[routes.component[server_of[gpu]]].append(literal)
-        on_server[server_of[gpu]].append(literal)
-    for first, second in routes.apart(on_server):
-        add_apart(model, on_server[first], on_server[second])
-    if len(inside) > 1 and job.slots > 1:
-        chosen = {part: model.new_bool_var(f"{job.name} in part {part}") for part in inside}
-        for part, members in inside.items():
-            model.add(sum(members) == job.slots * chosen[part])
-
-
-def _add_balance(model: cp_model.CpModel, job: OperationGraph, balance: int, literals: Literals) -> None:
     """Keep totals of levels within `balance` of each other, and every iteration covered.
 
     Coverage takes each worker some of the iterations at level D; any shares that are large enough together
@@ -102,18 +84,17 @@ def _add_balance(model: cp_model.CpModel, job: OperationGraph, balance: int, lit
     n, top = job.iterations, job.levels
     lowest = model.new_int_var(n, n * top, f"least total of {job.name}")
     totals, shares = [], []
-    for gpu in sorted({gpu for gpu, _ in literals}):
-        assigned = sum(literal for (g, _), literal in literals.items() if g == gpu)
-        deepest = sum(level * literal for (g, level), literal in literals.items() if g == gpu)
+    for gpu, own in literals.items():
+        there, deepest = assigned[gpu], sum(level * literal for level, literal in own.items())
         total = model.new_int_var(0, n * top, f"total of {job.name} on {gpu}")
         share = model.new_int_var(0, n, f"iterations of {job.name} on {gpu} at the last level")
         # Only a worker whose largest level is the last one may be at the last level.
-        model.add(share <= n * literals.get((gpu, top), 0))
+        model.add(share <= n * own.get(top, 0))
         # Every iteration counts level 1 at least, and each at the last level ``top - 1`` more.
-        model.add(total >= n * assigned + (top - 1) * share)
+        model.add(total >= n * there + (top - 1) * share)
         model.add(total <= n * deepest)
         # Without a worker here the right-hand side is at most 0, so the row says nothing.
-        model.add(total >= lowest - n * top * (1 - assigned))
+        model.add(total >= lowest - n * top * (1 - there))
         model.add(total <= lowest + min(balance, n * top))
         totals.append(total)
         shares.append(share)
@@ -121,18 +102,15 @@ def _add_balance(model: cp_model.CpModel, job: OperationGraph, balance: int, lit
     model.add(sum(totals) >= job.rule.min_total)
 
 
-def _add_memory(model: cp_model.CpModel, operations: Operations, placed: list[Literals], gpu: int, memory: int) -> None:
+def _add_memory(
+    model: cp_model.CpModel,
+    gpu: int,
+    memory: int,
+    inside: Sequence[tuple[OperationGraph, Mapping[int, cp_model.IntVar]]],
+) -> None:
     """Fit the workers on a GPU into its memory (specification: memory)."""
-    inside = [
-        # Where all deepest levels fit together, no choice exceeds the memory.
-        (job, [(level, literals[gpu, level]) for level in candidate_levels(job) if (gpu, level) in literals])
-        for job, literals in zip(operations.jobs, placed, strict=True)
-    ]
-    if (
-        needed_bytes((job.state_bytes, job.activation_bytes[pairs[-1][0] - 1]) for job, pairs in inside if pairs)
-        <= memory
-    ):
-        return
-    states = (job.state_bytes * literal for job, pairs in inside for _, literal in pairs)
-    activations = (sum(job.activation_bytes[level - 1] * literal for level, literal in pairs) for job, pairs in inside)
-    add_gpu_memory(model, gpu, memory, states, activations)
+    # Where all deepest levels fit together, no choice exceeds the memory.
+    if needed_bytes((job.state_bytes, job.activation_bytes[max(own) - 1]) for job, own in inside if own) > memory:
+        states = (job.state_bytes * literal for job, own in inside for literal in own.values())
+        activations = (sum(job.activation_bytes[d - 1] * x for d, x in own.items()) for job, own in inside)
+        add_gpu_memory(model, gpu, memory, states, activations)

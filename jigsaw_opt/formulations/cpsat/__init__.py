@@ -7,21 +7,21 @@ and only GPUs and links see the offsets.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat import reading
 from jigsaw_opt.formulations.cpsat.axis import Axis, ModuloAxis
 from jigsaw_opt.formulations.cpsat.memory import add_memory
 from jigsaw_opt.formulations.cpsat.resources import add_blocks_disjoint, add_transfers_disjoint
-from jigsaw_opt.formulations.cpsat.strengthening import add_loads
 from jigsaw_opt.formulations.cpsat.symmetry import add_order, ordered_names
-from jigsaw_opt.formulations.cpsat.task_graphs import add_task_graph
+from jigsaw_opt.formulations.cpsat.task_graphs import add_task_graph, slots_load
 from jigsaw_opt.formulations.cpsat.variables import JobVariables, TaskGraphVariables
 from jigsaw_opt.formulations.cpsat_model import CpSatRows, new_model
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
+from jigsaw_opt.formulations.timetable.loads import Load, add_loads
 from jigsaw_opt.formulations.timetable.network import RoutedNetwork, identical_jobs
-from jigsaw_opt.formulations.timetable.timing import add_job
+from jigsaw_opt.formulations.timetable.timing import add_job, add_objective
 from jigsaw_opt.formulations.timetable.windows import Window, serial_end
 from jigsaw_opt.problem.compiled.activities import assemble_task_graphs
 from jigsaw_opt.problem.compiled.operations import Operations
@@ -30,6 +30,8 @@ from jigsaw_opt.problem.plan import JobPlan
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
+
+    from jigsaw_opt.formulations.cpsat.variables import Expression
 
 __all__ = ["CpSatModel", "build", "spans_suffice"]
 
@@ -146,7 +148,7 @@ def build(operations: Operations, spans: Sequence[Window], bound: int, limit: in
     if axis.period is None:
         _add_objective(model, eligibility, jobs, graphs, axis, (bound, limit))
     else:
-        add_loads(model, eligibility, jobs, graphs, axis, axis.period)
+        _add_loads(model, eligibility, jobs, graphs, axis, axis.period)
     return CpSatModel(network, jobs, graphs, axis, model)
 
 
@@ -189,17 +191,37 @@ def _add_objective(
     """
     objective = model.new_int_var(*limits, eligibility.operations.objective)
     model.minimize(objective)
-    ends = [(job_vars.job.weight, job_vars.ends[-1]) for job_vars in jobs]
+    weighted = eligibility.operations.objective == "weighted_completion"
+    add_objective(CpSatRows(model), objective, _ends(model, jobs, graphs, axis), weighted)
+    if not weighted:
+        _add_loads(model, eligibility, jobs, graphs, axis, objective)
+
+
+def _ends(
+    model: cp_model.CpModel, jobs: Sequence[JobVariables], graphs: Sequence[TaskGraphVariables], axis: Axis
+) -> Iterator[tuple[int, cp_model.IntVar]]:
+    """Yield the weight and the end of each job; ends of task-graph jobs are added."""
+    yield from ((job_vars.job.weight, job_vars.ends[-1]) for job_vars in jobs)
     for graph_vars in graphs:
         job = graph_vars.graph.job
         end = model.new_int_var(0, axis.limit if job.deadline_us is None else min(axis.limit, job.deadline_us), "")
         for operation in range(graph_vars.graph.size):
             # An operation waits for itself in the iteration before, so the last one ends last.
             model.add(end >= graph_vars.end(job.iterations - 1, operation))
-        ends.append((job.weight, end))
-    if eligibility.operations.objective == "weighted_completion":
-        model.add(objective == sum(weight * end for weight, end in ends))
-        return
-    for _, last in ends:
-        model.add(objective >= last)
-    add_loads(model, eligibility, jobs, graphs, axis, objective)
+        yield job.weight, end
+
+
+def _add_loads(
+    model: cp_model.CpModel,
+    eligibility: GpuEligibility,
+    jobs: Sequence[JobVariables],
+    graphs: Sequence[TaskGraphVariables],
+    axis: Axis,
+    most: Expression,
+) -> None:
+    """Fit the work on each GPU, server and link into the time that there is."""
+
+    def slots(g: int) -> Iterator[Load]:
+        return (slots_load(graph_vars, g, eligibility.gpu_type(g)) for graph_vars in graphs)
+
+    add_loads(CpSatRows(model), eligibility, jobs, most, slots, axis.horizon == "finite")

@@ -13,6 +13,7 @@ from jigsaw_opt.formulations.cpsat.axis import Axis, ModuloAxis
 from jigsaw_opt.formulations.cpsat.parts import add_order_of_parts
 from jigsaw_opt.formulations.cpsat.variables import TaskGraphVariables
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
+from jigsaw_opt.formulations.timetable.loads import Load
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -164,3 +165,13 @@ def add_task_graph(
     add_starts(model, job_vars, axis)
     add_waits(model, job_vars, axis)
     add_order_of_parts(model, job_vars)
+
+
+def slots_load(graph_vars: TaskGraphVariables, g: int, gpu_type: str) -> Load:
+    """Return the least load of a task-graph job on a GPU, by the slots that it holds."""
+    graph, work = graph_vars.graph, []
+    for at, blocks in zip(graph_vars.at, graph.blocks_of, strict=True):
+        if g in at:
+            times = (graph.shape.blocks[block].duration_us[gpu_type] for block in blocks)
+            work.append(graph.job.iterations * sum(times) * at[g])
+    return Load(graph.job.release_us, sum(work), 0, graph.job.release_us)

@@ -9,18 +9,14 @@ from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
 from jigsaw_opt.formulations.ilp_timetable.memory import add_memory
 from jigsaw_opt.formulations.ilp_timetable.presence import Following, add_present_jobs
 from jigsaw_opt.formulations.ilp_timetable.reading import Value, decisions_of
-from jigsaw_opt.formulations.ilp_timetable.resources import (
-    add_blocks_disjoint,
-    add_gpu_loads,
-    add_link_loads,
-    add_transfers_disjoint,
-)
+from jigsaw_opt.formulations.ilp_timetable.resources import add_blocks_disjoint, add_transfers_disjoint
 from jigsaw_opt.formulations.ilp_timetable.size import fewest_coefficients
 from jigsaw_opt.formulations.ilp_timetable.symmetry import add_order
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables, objective_step, time_step
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
+from jigsaw_opt.formulations.timetable.loads import add_loads
 from jigsaw_opt.formulations.timetable.network import RoutedNetwork
-from jigsaw_opt.formulations.timetable.timing import add_job
+from jigsaw_opt.formulations.timetable.timing import add_job, add_objective
 from jigsaw_opt.formulations.timetable.windows import Window, serial_end, serial_limit, windows
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.timetable import Timetable, assemble
@@ -137,10 +133,7 @@ def _add_objective(
     model: AlgebraicModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables], objective: Expression
 ) -> None:
     """Set the objective: the latest end of a job, or the weighted sum of all ends (specification: objective)."""
-    if eligibility.operations.objective == "weighted_completion":
-        model.add(objective == model.total(job_vars.job.weight * job_vars.ends[-1] for job_vars in jobs), "objective")
-        return
-    for job_vars in jobs:
-        model.add(objective >= job_vars.ends[-1], f"objective_{job_vars.number}")
-    add_gpu_loads(model, eligibility, jobs, objective)
-    add_link_loads(model, eligibility, jobs, objective)
+    weighted = eligibility.operations.objective == "weighted_completion"
+    add_objective(model, objective, [(job_vars.job.weight, job_vars.ends[-1]) for job_vars in jobs], weighted)
+    if not weighted:
+        add_loads(model, eligibility, jobs, objective)

@@ -1,4 +1,4 @@
-"""GPUs and links in the mixed-integer model, and inequalities of their loads for its linear relaxation."""
+"""GPUs and links in the mixed-integer model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables, add_both
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility, block_us
-from jigsaw_opt.formulations.timetable.loads import Load, gpu_load, link_load, load_rows
 from jigsaw_opt.problem.compiled.critical import candidate_levels, tails_us
 
 if TYPE_CHECKING:
@@ -138,33 +137,3 @@ def _add_monotone(
         for one, later in pairwise(one for one in ones if (one.name, two.name) in first):
             sooner, name = first[one.name, two.name], f"monotone_{first[one.name, two.name].name}_one"
             model.add(first[later.name, two.name] <= sooner, name)
-
-
-def add_gpu_loads(
-    model: AlgebraicModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables], makespan: pulp.LpVariable
-) -> None:
-    """Fit the work on each GPU between the first release and the last exchange.
-
-    `model`: the program, which receives columns and rows.
-    """
-    for g in range(len(eligibility.gpus)):
-        loads = [gpu_load(eligibility, job_vars, g, model.total) for job_vars in jobs if g in job_vars.assigned]
-        _add_loads(model, f"gpu_load_{g}", loads, makespan)
-
-
-def add_link_loads(
-    model: AlgebraicModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables], makespan: pulp.LpVariable
-) -> None:
-    """Fit the transfers over each link between the first readiness and the end; none is faster than the link.
-
-    `model`: the program, which receives columns and rows.
-    """
-    for k, link in enumerate(eligibility.operations.cluster.links):
-        loads = [link_load(eligibility, job_vars, job_vars.links[k], link) for job_vars in jobs if k in job_vars.links]
-        _add_loads(model, f"link_load_{k}", loads, makespan)
-
-
-def _add_loads(model: AlgebraicModel, name: str, loads: Sequence[Load], makespan: pulp.LpVariable) -> None:
-    """Fit the loads of jobs that may run one after the other before the end."""
-    for n, (works, around) in enumerate(load_rows(loads)):
-        model.add(model.total(works) + around <= makespan, f"{name}_{n}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -172,3 +172,15 @@ def _bucket_ready(
             limit = job_vars.ends[i] - model.total(row[b - 1 :])
         name = f"ready_{job_vars.number}_{i}_{g}_{b}"
         add_bucket_ready(model, limit, start, ready, b, levels, job_vars.assigned[g], late, name)
+
+
+def add_objective(model: TimetableModel, objective: Any, ends: Iterable[tuple[int, Any]], weighted: bool) -> None:
+    """State the latest end of a job, or the weighted sum of all ends (specification: objective).
+
+    `ends`: weight and end of each job.
+    """
+    if weighted:
+        model.add(objective == model.total(weight * end for weight, end in ends), "objective")
+        return
+    for number, (_, end) in enumerate(ends):
+        model.add(objective >= end, f"objective_{number}")
