@@ -9,7 +9,6 @@ from attempt import Attempt
 from jigsaw_opt.formulations.ilp_timetable import build, objective_step, serial_limit, windows
 from jigsaw_opt.problem import Instance
 from jigsaw_opt.solvers.engines.highs import HighsSearch
-from jigsaw_opt.solvers.engines.mip import MipTask
 from jigsaw_opt.solvers.ilp import ILP
 
 
@@ -33,7 +32,7 @@ def solve(attempt: Attempt) -> None:
     if attempt.remaining == 0.0:
         attempt.note = "the program was not built in time"
         return
-    task = MipTask(
+    search = HighsSearch(
         model=model.program,
         step=step,
         offer=lambda values: attempt.offer(model.plan(lambda variable: values[column(variable)])),
@@ -43,4 +42,4 @@ def solve(attempt: Attempt) -> None:
         seed=attempt.seed,
         threads=attempt.threads,
     )
-    attempt.note = HighsSearch(task).run().value
+    attempt.note = search.run().value

@@ -12,8 +12,7 @@ import jigsaw_opt
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.formulations.linear import Entries, LinearProgram, ProgramBuilder
 from jigsaw_opt.problem.clock import Clock, limited
-from jigsaw_opt.solvers.engines.highs import HighsEngine, solve_program
-from jigsaw_opt.solvers.engines.mip import Ending
+from jigsaw_opt.solvers.engines.highs import Ending, HighsEngine, solve_program
 
 pytest.importorskip("highspy")
 

@@ -13,8 +13,7 @@ from jigsaw_opt.documents import load_instance
 from jigsaw_opt.errors import EngineDiedError, UsageError
 from jigsaw_opt.instances.catalogue import load
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, compile_instance
-from jigsaw_opt.solvers.engines.highs import HighsSearch
-from jigsaw_opt.solvers.engines.mip import Ending, MipTask
+from jigsaw_opt.solvers.engines.highs import Ending, HighsSearch
 from jigsaw_opt.solvers.greedy import GREEDY
 from jigsaw_opt.solvers.ilp import ILP, model_document
 from jigsaw_opt.solvers.ilp import solver as ilp
@@ -193,7 +192,7 @@ def test_a_cancelled_engine_stops() -> None:
     limit = ilp.serial_limit(operations)
     model = ilp.build(operations, ilp.windows(operations, limit), 0, limit)
     bounds: list[float] = []
-    engine = HighsSearch(MipTask(model.program, 1.0, lambda values: None, bounds.append, None, None, 0, 1))
+    engine = HighsSearch(model.program, 1.0, lambda values: None, bounds.append, None, None, 0, 1)
     engine.cancel()
     assert engine.run() is Ending.STOPPED
     assert all(bound <= limit for bound in bounds)
@@ -204,8 +203,7 @@ def test_an_engine_cancelled_while_it_runs_stops() -> None:
     limit = ilp.serial_limit(operations)
     model = ilp.build(operations, ilp.windows(operations, limit), 0, limit)
     bounds: list[float] = []
-    task = MipTask(model.program, 1.0, lambda values: engine.cancel(), bounds.append, None, None, 0, 1)
-    engine = HighsSearch(task)
+    engine = HighsSearch(model.program, 1.0, lambda values: engine.cancel(), bounds.append, None, None, 0, 1)
     assert engine.run() is Ending.STOPPED
     assert bounds[-1] < limit
 

@@ -6,15 +6,17 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from jigsaw_opt.errors import Problem
+from jigsaw_opt.formulations.algebra import AlgebraicModel
 from jigsaw_opt.formulations.linear import LinearProgram
 from jigsaw_opt.formulations.scaled_program import ScaledProgram
 from jigsaw_opt.problem.clock import check_deadline, left
-from jigsaw_opt.solvers.engines.mip import Ending, MipTask, ProgramOutcome
 from jigsaw_opt.solvers.engines.parameters import Parameter, check_names
 from jigsaw_opt.solvers.engines.stoppable import run_stoppable
 
@@ -28,6 +30,32 @@ if TYPE_CHECKING:
 Setting: TypeAlias = Parameter
 _SETTINGS: Mapping[str, Setting] = {"output_flag": False, "threads": 1, "random_seed": 0}
 _NONE: Mapping[str, Setting] = MappingProxyType({})
+
+
+class Ending(Enum):
+    """Ways in which a search ends."""
+
+    SOLVED = "solved"
+    """No solution is better than the best one found by a step or more."""
+    INFEASIBLE = "infeasible"
+    """The program has no solution."""
+    STOPPED = "stopped"
+    """A limit, or a cancel."""
+
+
+class ProgramOutcome(NamedTuple):
+    """Outcome of a run of an engine on a program.
+
+    `duals`: by row: what a unit more of the row's side changes the objective by; for programs without integer columns.
+    `bound`: lower bound on the objective of every solution.
+    """
+
+    ending: Ending
+    feasible: bool
+    values: Floats
+    duals: Floats
+    objective: float
+    bound: float
 
 
 def solve_program(program: LinearProgram, settings: Mapping[str, Setting] = _NONE) -> ProgramOutcome:
@@ -181,19 +209,36 @@ _NO_ENUMERATION = 1 << 16
 """Switches off the presolve rule that enumerates: on larger programs it takes minutes and hears no interrupt."""
 
 
+@dataclass(eq=False)
 class HighsSearch:
-    """One search by HiGHS.
+    """One search of a mixed-integer program by HiGHS.
 
-    `task`: the program, and who receives solutions and bounds.
+    `step`: solutions that are better by less are of no interest. `offer`: receives the value of every column of each
+    better solution. `raise_bound`: receives lower bounds on every solution that is better than those offered by `step`,
+    in microseconds, as the engine computes them. `seconds, nodes`: limits on the time and on the nodes of the tree, or
+    None. `parameters`: of the engine, by its own names. `log`: receives the engine's log, one line or more at a time;
+    or None.
     """
 
-    def __init__(self, task: MipTask) -> None:
-        self.task = task
-        self._scaled = ScaledProgram(task.model.program())
+    model: AlgebraicModel
+    step: float
+    offer: Callable[[Sequence[float]], object]
+    raise_bound: Callable[[float], None]
+    seconds: float | None
+    nodes: int | None
+    seed: int
+    threads: int
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    log: Callable[[str], None] | None = None
+
+    def __post_init__(self) -> None:
+        # An engine may call its best solution optimal from this absolute gap on.
+        self._gap = self.step / 2
+        self._scaled = ScaledProgram(self.model.program())
         self._engine = HighsEngine(self._scaled.program, self._settings())
         self._engine.listen(self._offer, self._raise_bound)
-        if task.log is not None:
-            self._engine.log_to(task.log)
+        if self.log is not None:
+            self._engine.log_to(self.log)
 
     def cancel(self) -> None:
         """Make `run` return soon; from any thread, any number of times."""
@@ -206,29 +251,28 @@ class HighsSearch:
             # The engine does not announce a solution that the root's presolve finds.
             self._offer(outcome.values)
         if outcome.ending is Ending.SOLVED:
-            self.task.raise_bound(outcome.objective * self._scaled.objective - self.task.gap)
+            self.raise_bound(outcome.objective * self._scaled.objective - self._gap)
         elif outcome.ending is Ending.STOPPED:
             self._raise_bound(outcome.bound)
         return outcome.ending
 
     def _offer(self, values: Sequence[float] | Floats) -> None:
-        self.task.offer(self._scaled.unscaled(values))
+        self.offer(self._scaled.unscaled(values))
 
     def _raise_bound(self, bound: float) -> None:
-        self.task.raise_bound(bound * self._scaled.objective)
+        self.raise_bound(bound * self._scaled.objective)
 
     def _settings(self) -> dict[str, Setting]:
-        task = self.task
         settings: dict[str, Setting] = {
-            "threads": task.threads,
-            "random_seed": task.seed,
+            "threads": self.threads,
+            "random_seed": self.seed,
             "presolve_rule_off": _NO_ENUMERATION,
             "mip_rel_gap": 0.0,
-            "mip_abs_gap": task.gap / self._scaled.objective,
+            "mip_abs_gap": self._gap / self._scaled.objective,
             "mip_feasibility_tolerance": _TOLERANCE,
             "primal_feasibility_tolerance": _TOLERANCE,
             "dual_feasibility_tolerance": _TOLERANCE,
         }
-        limits = {"time_limit": task.seconds, "mip_max_nodes": task.nodes}
+        limits = {"time_limit": self.seconds, "mip_max_nodes": self.nodes}
         settings |= {name: limit for name, limit in limits.items() if limit is not None}
-        return settings | dict(task.parameters)
+        return settings | dict(self.parameters)

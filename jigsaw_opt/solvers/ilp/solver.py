@@ -25,9 +25,8 @@ from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.bounds import lower_bound
-from jigsaw_opt.solvers.engines.highs import HighsSearch
+from jigsaw_opt.solvers.engines.highs import Ending, HighsSearch
 from jigsaw_opt.solvers.engines.magnitude import EXACT_FLOATS
-from jigsaw_opt.solvers.engines.mip import Ending, MipTask
 from jigsaw_opt.solvers.greedy import offer_greedy
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
 from jigsaw_opt.solvers.options import LIMITS
@@ -204,7 +203,7 @@ def _search(solve_state: SolveState, operations: Operations) -> StoppedBy:
             solve_state.raise_bound(min(grid.proven(min(bound, best)), best - grid.resolution + grid.step))
 
     column = model.program.column
-    task = MipTask(
+    search = HighsSearch(
         model=model.program,
         step=grid.resolution,
         offer=lambda values: solve_state.offer(model.plan(lambda variable: values[column(variable)])),
@@ -216,7 +215,6 @@ def _search(solve_state: SolveState, operations: Operations) -> StoppedBy:
         parameters=options.engine_parameters,
         log=solve_state.engine_listener,
     )
-    search = HighsSearch(task)
     ending = solve_state.run(search.run, search.cancel)
     if ending is Ending.INFEASIBLE and solve_state.objective is None:
         solve_state.refute(partial(minimal_conflict, operations))

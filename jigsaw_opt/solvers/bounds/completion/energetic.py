@@ -30,8 +30,7 @@ from jigsaw_opt.solvers.bounds.completion.work_functions import profiles
 from jigsaw_opt.solvers.bounds.job_data import JobData
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 from jigsaw_opt.solvers.bounds.resource_demands import Resource
-from jigsaw_opt.solvers.engines.highs import HighsEngine
-from jigsaw_opt.solvers.engines.mip import Ending
+from jigsaw_opt.solvers.engines.highs import Ending, HighsEngine
 
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.bounds.completion.work_functions import Floats
