@@ -6,7 +6,9 @@ from math import ceil
 
 from attempt import Attempt
 
-from jigsaw_opt.formulations.ilp_timetable import build, objective_step, serial_limit, windows
+from jigsaw_opt.formulations.ilp_timetable import build
+from jigsaw_opt.formulations.ilp_timetable.variables import objective_step
+from jigsaw_opt.formulations.timetable.windows import serial_limit, windows
 from jigsaw_opt.problem import Instance
 from jigsaw_opt.solvers.engines.highs import HighsSearch
 from jigsaw_opt.solvers.ilp import ILP

@@ -14,17 +14,13 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.formulations.algebra import AlgebraicModel, ProgramTooLargeError
-from jigsaw_opt.formulations.ilp_timetable import (
-    IlpTimetable,
-    build,
-    fewest_coefficients,
-    objective_step,
-    serial_limit,
-    windows,
-)
+from jigsaw_opt.formulations.ilp_timetable import IlpTimetable, build
+from jigsaw_opt.formulations.ilp_timetable.size import fewest_coefficients
+from jigsaw_opt.formulations.ilp_timetable.variables import objective_step
 from jigsaw_opt.formulations.linear import ProgramBuilder
 from jigsaw_opt.formulations.program_files import FileKind
 from jigsaw_opt.formulations.scaled_program import ScaledProgram
+from jigsaw_opt.formulations.timetable.windows import serial_limit, windows
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Plan, Segment, Server, compile_instance
 from jigsaw_opt.problem import Model as Network
 from jigsaw_opt.problem.compiled.timetable import objective_of

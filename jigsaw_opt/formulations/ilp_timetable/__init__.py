@@ -10,29 +10,15 @@ from jigsaw_opt.formulations.ilp_timetable.memory import add_memory
 from jigsaw_opt.formulations.ilp_timetable.presence import Following, add_present_jobs
 from jigsaw_opt.formulations.ilp_timetable.reading import Value, decisions_of
 from jigsaw_opt.formulations.ilp_timetable.resources import add_blocks_disjoint, add_transfers_disjoint
-from jigsaw_opt.formulations.ilp_timetable.size import fewest_coefficients
 from jigsaw_opt.formulations.ilp_timetable.symmetry import add_order
-from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables, objective_step, time_step
+from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables, time_step
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.loads import add_loads
 from jigsaw_opt.formulations.timetable.network import RoutedNetwork
 from jigsaw_opt.formulations.timetable.timing import add_job, add_objective
-from jigsaw_opt.formulations.timetable.windows import Window, serial_end, serial_limit, windows
+from jigsaw_opt.formulations.timetable.windows import Window
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.timetable import Timetable, assemble
-
-__all__ = [
-    "IlpTimetable",
-    "Value",
-    "Window",
-    "build",
-    "fewest_coefficients",
-    "objective_step",
-    "serial_end",
-    "serial_limit",
-    "time_step",
-    "windows",
-]
 
 
 class IlpTimetable:

@@ -11,16 +11,10 @@ from typing import ClassVar, Literal
 
 from jigsaw_opt.errors import MissingEngineError, UsageError, argument
 from jigsaw_opt.formulations.algebra import ProgramTooLargeError
-from jigsaw_opt.formulations.ilp_timetable import (
-    IlpTimetable,
-    build,
-    fewest_coefficients,
-    objective_step,
-    serial_end,
-    serial_limit,
-    time_step,
-    windows,
-)
+from jigsaw_opt.formulations.ilp_timetable import IlpTimetable, build
+from jigsaw_opt.formulations.ilp_timetable.size import fewest_coefficients
+from jigsaw_opt.formulations.ilp_timetable.variables import objective_step, time_step
+from jigsaw_opt.formulations.timetable.windows import serial_end, serial_limit, windows
 from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
