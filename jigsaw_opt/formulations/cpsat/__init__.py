@@ -20,7 +20,7 @@ from jigsaw_opt.formulations.cpsat.variables import JobVariables, TaskGraphVaria
 from jigsaw_opt.formulations.cpsat_model import CpSatRows, new_model
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.loads import Load, add_loads
-from jigsaw_opt.formulations.timetable.network import RoutedNetwork, identical_jobs
+from jigsaw_opt.formulations.timetable.network import identical_jobs
 from jigsaw_opt.formulations.timetable.timing import add_job, add_objective
 from jigsaw_opt.formulations.timetable.windows import Window, serial_end
 from jigsaw_opt.problem.compiled.activities import assemble_task_graphs
@@ -39,24 +39,24 @@ __all__ = ["CpSatModel", "build", "spans_suffice"]
 class CpSatModel:
     """Variables and constraints of one instance.
 
-    `network`: the instance, its GPUs and routes. `jobs, graphs`: variables of the data-parallel jobs and of those with
-    a task graph. `axis`: the times that operations are laid down on. `proto`: the model of the engine.
+    `eligibility`: the instance, its GPUs and routes. `jobs, graphs`: variables of the data-parallel jobs and of those
+    with a task graph. `axis`: the times that operations are laid down on. `proto`: the model of the engine.
     """
 
     def __init__(
         self,
-        network: RoutedNetwork,
+        eligibility: GpuEligibility,
         jobs: Sequence[JobVariables],
         graphs: Sequence[TaskGraphVariables],
         axis: Axis,
         proto: cp_model.CpModel,
     ) -> None:
-        self.network, self.jobs, self.graphs = network, tuple(jobs), tuple(graphs)
+        self.eligibility, self.jobs, self.graphs = eligibility, tuple(jobs), tuple(graphs)
         self.axis, self.proto = axis, proto
 
     def plan(self, value: reading.Value) -> Timetable:
         """Return the timetable of a solution, given the value of each variable."""
-        eligibility = self.network.eligibility
+        eligibility = self.eligibility
         jobs = [reading.decision_of(eligibility, job_vars, value) for job_vars in self.jobs]
         graphs = [reading.task_graph_decision(eligibility, job_vars, value) for job_vars in self.graphs]
         return Timetable(
@@ -68,11 +68,11 @@ class CpSatModel:
     def hint(self, timetable: Timetable) -> None:
         """Offer a timetable to the engine as its first solution."""
         self.proto.clear_hints()  # type: ignore[no-untyped-call]
-        index, plans = self.network.eligibility.index, self._in_order(timetable.jobs)
+        index, plans = self.eligibility.index, self._in_order(timetable.jobs)
         placed = [plan.gpus for plan in plans] + [plan.gpus for plan in timetable.task_graph_jobs]
         gpus = [[index[name] for name in row] for row in placed]
         slots = [{g} for row in gpus[len(plans) :] for g in row]
-        twin = ordered_names(self.network, [*map(set, gpus[: len(plans)]), *slots])
+        twin = ordered_names(self.eligibility, [*map(set, gpus[: len(plans)]), *slots])
         gpus = [[twin[g] for g in row] for row in gpus]
         # `build` puts this moment at residue 0, so all residues are counted from it.
         first = self._first_start(plans, timetable)
@@ -93,7 +93,7 @@ class CpSatModel:
     def _in_order(self, plans: Sequence[JobPlan]) -> list[JobPlan]:
         """Return for each job the plan that it takes where identical ones end in order, on clocks of their own."""
         found = list(plans)
-        for group in identical_jobs(self.network.eligibility.operations):
+        for group in identical_jobs(self.eligibility.operations):
             own = sorted((plans[k] for k in group), key=lambda plan: plan.end_us - self._zero(plan))
             for j, plan in zip(group, own, strict=True):
                 found[j] = plan
@@ -122,16 +122,16 @@ def build(operations: Operations, spans: Sequence[Window], bound: int, limit: in
         cyclic-horizon).
     """
     model, eligibility = new_model(), GpuEligibility(operations)
-    network, axis = RoutedNetwork(eligibility), _axis(operations, limit)
+    axis = _axis(operations, limit)
     jobs = [JobVariables(*parts) for parts in zip(range(len(spans)), operations.jobs, spans, strict=True)]
     graphs = [TaskGraphVariables(graph) for graph in operations.task_graphs]
     for job, span in zip(operations.jobs, spans, strict=True):
         if span.release + job.iterations * span.iteration > span.deadline or not eligibility.allowed(job):
             # A disjunction of nothing is false: the engine proves that there is no plan.
             model.add_bool_or([])
-            return CpSatModel(network, jobs, graphs, axis, model)
+            return CpSatModel(eligibility, jobs, graphs, axis, model)
     for job_vars in jobs:
-        add_job(CpSatRows(model), network, job_vars)
+        add_job(CpSatRows(model), eligibility, job_vars)
         if axis.period is not None:
             job_vars.offset = axis.clock(model)
             # The barrier wraps (specification: period).
@@ -141,7 +141,7 @@ def build(operations: Operations, spans: Sequence[Window], bound: int, limit: in
     add_memory(model, eligibility, jobs, graphs, axis)
     add_blocks_disjoint(model, eligibility, jobs, graphs, axis)
     add_transfers_disjoint(model, jobs, graphs, axis)
-    add_order(model, network, jobs, graphs)
+    add_order(model, eligibility, jobs, graphs)
     if isinstance(axis, ModuloAxis):
         # All jobs together can be moved in time, and then come around.
         model.add((graphs[0].starts[0][0].offset if graphs else jobs[0].offset) == 0)
@@ -149,7 +149,7 @@ def build(operations: Operations, spans: Sequence[Window], bound: int, limit: in
         _add_objective(model, eligibility, jobs, graphs, axis, (bound, limit))
     else:
         _add_loads(model, eligibility, jobs, graphs, axis, axis.period)
-    return CpSatModel(network, jobs, graphs, axis, model)
+    return CpSatModel(eligibility, jobs, graphs, axis, model)
 
 
 def spans_suffice(operations: Operations) -> bool:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat.variables import JobVariables, TaskGraphVariables
 from jigsaw_opt.formulations.cpsat_model import CpSatRows
-from jigsaw_opt.formulations.timetable.network import RoutedNetwork, identical_servers
+from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
+from jigsaw_opt.formulations.timetable.network import identical_servers
 from jigsaw_opt.formulations.timetable.symmetry import Pair, add_order_of_jobs, alike_gpus, alike_servers
 
 if TYPE_CHECKING:
@@ -16,20 +17,20 @@ if TYPE_CHECKING:
 
 def add_order(
     model: cp_model.CpModel,
-    network: RoutedNetwork,
+    eligibility: GpuEligibility,
     jobs: Sequence[JobVariables],
     graphs: Sequence[TaskGraphVariables],
 ) -> None:
     """Order identical jobs, identical servers, and the GPUs of a server."""
-    add_order_of_jobs(CpSatRows(model), network, jobs)
+    add_order_of_jobs(CpSatRows(model), eligibility, jobs)
     # Slots say nothing of the order of servers: the engine proves no sooner by that.
-    for _, pairs in alike_servers(network, jobs):
+    for _, pairs in alike_servers(eligibility, jobs):
         _falling(model, pairs)
     # Who holds a GPU: each data-parallel job, and each slot of the others.
     holders = [job_vars.assigned for job_vars in jobs] + [at for graph_vars in graphs for at in graph_vars.at]
     # Where each holds one GPU, the order says that no GPU is used before the one ahead of it. Clauses say it soonest.
     single = all(job_vars.job.slots == 1 for job_vars in jobs)
-    for _, pairs in alike_gpus(network, holders):
+    for _, pairs in alike_gpus(eligibility, holders):
         if not single:
             _falling(model, pairs)
         for number, pair in enumerate(pairs if single else ()):
@@ -48,14 +49,14 @@ def _falling(model: cp_model.CpModel, pairs: Sequence[Pair]) -> None:
         equal = [still]
 
 
-def ordered_names(network: RoutedNetwork, holders: Sequence[set[int]]) -> dict[int, int]:
+def ordered_names(eligibility: GpuEligibility, holders: Sequence[set[int]]) -> dict[int, int]:
     """Return the number of each GPU in the ordered twin of a plan.
 
     `holders`: the GPUs of each data-parallel job, and then those of each slot.
     """
-    by_server = network.eligibility.by_server
+    by_server = eligibility.by_server
     names: dict[int, int] = {}
-    for servers in identical_servers(network):
+    for servers in identical_servers(eligibility):
         # The order that `add_order` asks for: servers by falling numbers of workers, then the GPUs of each by falling
         # rows of who has a worker there.
         lists = {s: [len(row.intersection(by_server[s])) for row in holders] for s in servers}

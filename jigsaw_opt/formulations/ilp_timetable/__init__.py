@@ -14,7 +14,6 @@ from jigsaw_opt.formulations.ilp_timetable.symmetry import add_order
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables, time_step
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.loads import add_loads
-from jigsaw_opt.formulations.timetable.network import RoutedNetwork
 from jigsaw_opt.formulations.timetable.timing import add_job, add_objective
 from jigsaw_opt.formulations.timetable.windows import Window
 from jigsaw_opt.problem.compiled.operations import Operations
@@ -84,7 +83,6 @@ def build(
         If it has more coefficients.
     """
     model, eligibility = AlgebraicModel("jigsaw", most_coefficients, on_row), GpuEligibility(operations)
-    network = RoutedNetwork(eligibility)
     objective = model.time(operations.objective, bound, limit)
     model.minimize(objective)
     jobs = [JobVariables(*parts) for parts in zip(range(len(spans)), operations.jobs, spans, strict=True)]
@@ -93,7 +91,7 @@ def build(
         model.add(False, "no_gpu")
         return IlpTimetable(eligibility, jobs, model)
     for job_vars in jobs:
-        add_job(model, network, job_vars)
+        add_job(model, eligibility, job_vars)
     following: Following = {}
     if operations.has_scarce_holdings:
         following = add_present_jobs(model, eligibility, jobs, time_step(operations))
@@ -101,7 +99,7 @@ def build(
         add_memory(model, eligibility, jobs)
     add_blocks_disjoint(model, eligibility, jobs)
     add_transfers_disjoint(model, jobs)
-    add_order(model, network, jobs)
+    add_order(model, eligibility, jobs)
     _add_deadlines(model, jobs, time_step(operations), room)
     _add_objective(model, eligibility, jobs, objective)
     return IlpTimetable(eligibility, jobs, model, following)

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
+from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.model import TimetableModel, add_any
-from jigsaw_opt.formulations.timetable.network import RoutedNetwork
 from jigsaw_opt.formulations.timetable.order_encoding import ChannelEncoding, OrderEncoding
 from jigsaw_opt.formulations.timetable.variables import JobVariables
 
@@ -33,35 +33,35 @@ def encode_maximum(model: TimetableModel, uses: Sequence[tuple[int, Any]], name:
     return OrderEncoding(values, steps)
 
 
-def add_links(model: TimetableModel, network: RoutedNetwork, job_vars: JobVariables[Any, Any]) -> None:
+def add_links(model: TimetableModel, eligibility: GpuEligibility, job_vars: JobVariables[Any, Any]) -> None:
     """Let a job use the links on the routes between neighbours of its ring (specification: ring)."""
-    if job_vars.job.slots < 2 or not network.cluster.links:
+    if job_vars.job.slots < 2 or not eligibility.operations.cluster.links:
         return
     # Links on the routes of the same pairs of servers are used together: one literal serves them all.
     known: dict[tuple[tuple[int, int], ...], Any] = {}
-    for link, pairs in sorted(network.routes(job_vars.job, tuple(job_vars.used)).items()):
+    for link, pairs in sorted(eligibility.links_between(job_vars.job, tuple(job_vars.used)).items()):
         if tuple(pairs) in known:
             job_vars.links[link] = known[tuple(pairs)]
             continue
         name = f"{job_vars.number}_{link}"
         literal = job_vars.links[link] = known[tuple(pairs)] = model.binary(f"link_{name}")
-        side = network.side(job_vars.job, link)
+        side = eligibility.side(job_vars.job, link)
         if side is not None:
-            _bridge(model, network, job_vars, literal, side, name)
+            _bridge(model, eligibility, job_vars, literal, side, name)
         else:
-            _ring_neighbours(model, network, job_vars, literal, pairs, name)
+            _ring_neighbours(model, eligibility, job_vars, literal, pairs, name)
 
 
 def _bridge(
     model: TimetableModel,
-    network: RoutedNetwork,
+    eligibility: GpuEligibility,
     job_vars: JobVariables[Any, Any],
     literal: Any,
     side: frozenset[int],
     name: str,
 ) -> None:
     """Let a closed ring cross the only way between two sides exactly where it has servers on both."""
-    component = network.eligibility.routes(job_vars.job).component
+    component = eligibility.routes(job_vars.job).component
     part = {component[s] for s in side}
     inside = [s for s in job_vars.used if component[s] in part]
     near, far = [s for s in inside if s in side], [s for s in inside if s not in side]
@@ -83,14 +83,14 @@ def _any_used(model: TimetableModel, job_vars: JobVariables[Any, Any], servers: 
 
 def _ring_neighbours(
     model: TimetableModel,
-    network: RoutedNetwork,
+    eligibility: GpuEligibility,
     job_vars: JobVariables[Any, Any],
     literal: Any,
     pairs: Iterable[tuple[int, int]],
     name: str,
 ) -> None:
     """Join two servers in use where none between them is in use, or none outside, where the ring closes."""
-    component = network.eligibility.routes(job_vars.job).component
+    component = eligibility.routes(job_vars.job).component
     # The ring visits the servers in use in their order and then closes. Two of them are neighbours if none between them
     # is in use, or if none outside is (the closing step). Servers of other parts hold no worker then.
     for first, second in pairs:
@@ -102,7 +102,7 @@ def _ring_neighbours(
 
 
 def add_channel(
-    model: TimetableModel, network: RoutedNetwork, job_vars: JobVariables[Any, Any]
+    model: TimetableModel, eligibility: GpuEligibility, job_vars: JobVariables[Any, Any]
 ) -> ChannelEncoding[Any]:
     """Return the smallest rate and the largest latency among links and shared fabrics in use (specification: ring).
 
@@ -110,10 +110,10 @@ def add_channel(
     """
     if job_vars.job.slots < 2:
         return ChannelEncoding()
-    cluster, j = network.cluster, job_vars.number
+    cluster, j = eligibility.operations.cluster, job_vars.number
     uses = [(cluster.links[k].bandwidth, cluster.links[k].latency_us, literal) for k, literal in job_vars.links.items()]
     for s in job_vars.used:
-        workers = job_vars.on_server(network.eligibility, s)
+        workers = job_vars.on_server(eligibility, s)
         if len(workers) > 1:
             shared = _shared(model, workers, f"shared_{j}_{s}")
             uses.append((cluster.servers[s].fabric_bandwidth, cluster.servers[s].fabric_latency_us, shared))

@@ -1,6 +1,11 @@
-"""GPUs in one flat list, and which of them each job may use."""
+"""GPUs in one flat list, which of them each job may use, and the links between them."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import combinations
+from typing import cast
 
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.compiled.critical import crossing_span_us, usable_gpus
@@ -9,7 +14,7 @@ from jigsaw_opt.problem.compiled.timetable import Gpu
 
 
 class GpuEligibility:
-    """GPUs in one flat list, and which of them each job may use."""
+    """GPUs in one flat list, which of them each job may use, and the links that their routes use."""
 
     def __init__(self, operations: Operations) -> None:
         self.operations = operations
@@ -45,6 +50,36 @@ class GpuEligibility:
     def routes(self, job: OperationGraph) -> Routes:
         """Return the routes of the transfers of `job`."""
         return self.operations.routes.under(job.route_policy)
+
+    @cached_property
+    def sides(self) -> dict[int, frozenset[int]]:
+        """For each link that is the only way between its ends, the servers on one side of it."""
+        import networkx as nx
+
+        routes = self.operations.routes
+        servers = {server.name: s for s, server in enumerate(self.operations.cluster.servers)}
+        graph = routes.graph.copy()
+        sides = {}
+        # The published types say that bridges are nodes; they are edges.
+        for first, second in cast("list[tuple[str, str]]", list(nx.bridges(graph))):
+            link = graph[first][second]["link"]
+            graph.remove_edge(first, second)
+            sides[link] = frozenset(servers[n] for n in nx.node_connected_component(graph, first) if n in servers)
+            graph.add_edge(first, second, link=link)
+        return sides
+
+    def links_between(self, job: OperationGraph, servers: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
+        """Return for each link the pairs of the given servers between which the route of a job uses it."""
+        pairs: dict[int, list[tuple[int, int]]] = {}
+        for pair in combinations(servers, 2):
+            # A walk that keeps a policy may use a link twice.
+            for link in dict.fromkeys(self.routes(job).between(*pair) or ()):
+                pairs.setdefault(link, []).append(pair)
+        return pairs
+
+    def side(self, job: OperationGraph, link: int) -> frozenset[int] | None:
+        """Return the servers on one side of a link that routes of a job use exactly from one side to the other."""
+        return self.sides.get(link) if job.route_policy is None else None
 
 
 def _with_room(gpus: dict[int, int], routes: Routes, slots: int) -> dict[int, int]:

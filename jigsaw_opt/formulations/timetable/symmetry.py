@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.model import TimetableModel
-from jigsaw_opt.formulations.timetable.network import RoutedNetwork, identical_jobs, identical_servers
+from jigsaw_opt.formulations.timetable.network import identical_jobs, identical_servers
 from jigsaw_opt.formulations.timetable.variables import JobVariables
 
 
@@ -25,17 +26,21 @@ class Pair(NamedTuple):
     most: int
 
 
-def add_order_of_jobs(model: TimetableModel, network: RoutedNetwork, jobs: Sequence[JobVariables[Any, Any]]) -> None:
+def add_order_of_jobs(
+    model: TimetableModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables[Any, Any]]
+) -> None:
     """Order identical jobs by their ends."""
-    for group in identical_jobs(network.eligibility.operations):
+    for group in identical_jobs(eligibility.operations):
         for j, k in pairwise(group):
             model.add(jobs[j].ends[-1] <= jobs[k].ends[-1], f"alike_jobs_{j}_{k}")
 
 
-def alike_servers(network: RoutedNetwork, jobs: Sequence[JobVariables[Any, Any]]) -> Iterator[tuple[str, list[Pair]]]:
+def alike_servers(
+    eligibility: GpuEligibility, jobs: Sequence[JobVariables[Any, Any]]
+) -> Iterator[tuple[str, list[Pair]]]:
     """Yield neighbours among identical servers: a name, and what the jobs have of both."""
-    by_server = network.eligibility.by_server
-    for servers in identical_servers(network):
+    by_server = eligibility.by_server
+    for servers in identical_servers(eligibility):
         for s, r in pairwise(servers):
             pairs = [
                 Pair(
@@ -49,12 +54,12 @@ def alike_servers(network: RoutedNetwork, jobs: Sequence[JobVariables[Any, Any]]
             yield f"alike_servers_{s}_{r}", pairs
 
 
-def alike_gpus(network: RoutedNetwork, holders: Sequence[Mapping[int, Any]]) -> Iterator[tuple[str, list[Pair]]]:
+def alike_gpus(eligibility: GpuEligibility, holders: Sequence[Mapping[int, Any]]) -> Iterator[tuple[str, list[Pair]]]:
     """Yield neighbours among the GPUs of a server: a name, and who has either.
 
     `holders`: literals by GPU of all who may hold one, jobs or slots.
     """
-    for g, h in (pair for gpus in network.eligibility.by_server for pair in pairwise(gpus)):
+    for g, h in (pair for gpus in eligibility.by_server for pair in pairwise(gpus)):
         yield f"alike_gpus_{g}_{h}", [Pair([holder[g]], [holder[h]], 1) for holder in holders if g in holder]
 
 

@@ -9,23 +9,22 @@ from typing import Any
 from jigsaw_opt.formulations.timetable.channel import add_channel, add_links
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility, block_us
 from jigsaw_opt.formulations.timetable.model import TimetableModel
-from jigsaw_opt.formulations.timetable.network import RoutedNetwork
 from jigsaw_opt.formulations.timetable.order_encoding import encoded_value, transfer_expression
 from jigsaw_opt.formulations.timetable.placement import add_bucket_ready, add_levels, add_placement
 from jigsaw_opt.formulations.timetable.variables import ExchangeVariables, JobVariables
 from jigsaw_opt.problem.compiled.critical import fewest_contributors, shortest_transfers, tails_us
 
 
-def add_job(model: TimetableModel, network: RoutedNetwork, job_vars: JobVariables[Any, Any]) -> None:
+def add_job(model: TimetableModel, eligibility: GpuEligibility, job_vars: JobVariables[Any, Any]) -> None:
     """Add the variables and constraints that concern one job alone."""
-    add_placement(model, network.eligibility, job_vars)
+    add_placement(model, eligibility, job_vars)
     add_levels(model, job_vars)
     _add_iterations(model, job_vars)
-    add_links(model, network, job_vars)
-    job_vars.channel = add_channel(model, network, job_vars)
+    add_links(model, eligibility, job_vars)
+    job_vars.channel = add_channel(model, eligibility, job_vars)
     durations = _add_durations(model, job_vars)
     _add_exchanges(model, job_vars, durations)
-    _add_readiness(model, network.eligibility, job_vars, durations)
+    _add_readiness(model, eligibility, job_vars, durations)
 
 
 def _add_iterations(model: TimetableModel, job_vars: JobVariables[Any, Any]) -> None:
