@@ -103,12 +103,7 @@ def _always_taken(
     """
     if not workers:
         return []
-    uses = [
-        (job_vars.job.activation_bytes[d - 1], literal)
-        for job_vars in workers
-        for levels in job_vars.different_levels(g)
-        for d, literal in levels.items()
-    ]
+    uses = [use for job_vars in workers for use in job_vars.activations(g)]
     largest = encode_maximum(CpSatRows(model), [(0, workers[0].assigned[g]), *uses])
     states = [(own.assigned[g], own.job.state_bytes) for own in workers if own.job.state_bytes]
     return [*states, *zip(largest.steps, (high - low for low, high in pairwise(largest.values)), strict=True)]

@@ -112,13 +112,8 @@ class PresentWorker:
 
 def worker_on(model: cp_model.CpModel, job_vars: JobVariables, g: int) -> PresentWorker:
     """Return the worker that a GPU may hold of a data-parallel job."""
-    uses = [
-        (job_vars.job.activation_bytes[d - 1], literal)
-        for levels in job_vars.different_levels(g)
-        for d, literal in levels.items()
-    ]
     presence = presence_of(model, job_vars, job_vars.window.deadline)
-    return PresentWorker(model, presence, job_vars.assigned[g], job_vars.job.state_bytes, uses)
+    return PresentWorker(model, presence, job_vars.assigned[g], job_vars.job.state_bytes, job_vars.activations(g))
 
 
 def add_memory_in_time(

@@ -76,6 +76,11 @@ class JobVariables(Generic[Variable, Expression]):
         """Return the level literals on a GPU by iteration; only one iteration where all have the same literals."""
         return [levels[gpu] for levels in (self.levels if len(candidate_levels(self.job)) > 1 else self.levels[:1])]
 
+    def activations(self, gpu: int) -> list[tuple[int, Variable]]:
+        """Return the bytes of activations on a GPU by level, each with a literal of it."""
+        sizes = self.job.activation_bytes
+        return [(sizes[d - 1], literal) for levels in self.different_levels(gpu) for d, literal in levels.items()]
+
 
 def tight_gpus(
     eligibility: GpuEligibility, jobs: Sequence[JobVariables[Variable, Expression]]
