@@ -14,8 +14,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
-from jigsaw_opt.formulations.cpsat_limits import add_gpu_memory
-from jigsaw_opt.formulations.cpsat_model import CpSatRows, add_apart, new_model
+from jigsaw_opt.formulations.cpsat_model import CpSatRows, add_apart, add_gpu_memory, new_model
 from jigsaw_opt.formulations.timetable.placement import add_depth_rule
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.compiled import critical

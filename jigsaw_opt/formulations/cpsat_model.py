@@ -85,6 +85,17 @@ def add_apart(model: cp_model.CpModel, first: Iterable[cp_model.IntVar], second:
         model.add_implication(literal, ~ours)
 
 
+def add_gpu_memory(
+    model: cp_model.CpModel, gpu: int, memory: int, states: Iterable[Any], activations: Iterable[Any]
+) -> None:
+    """State that a GPU holds the states of all its workers and the largest activations among them."""
+    # Nothing gains by a larger value, so that lower bounds are enough.
+    largest = model.new_int_var(0, memory, f"activations on {gpu}")
+    for size in activations:
+        model.add(largest >= size)
+    model.add(sum(states) + largest <= memory)
+
+
 @cache
 def _limited_model() -> type[cp_model.CpModel]:
     """Return the class of all models, made once: search builds hundreds of them."""

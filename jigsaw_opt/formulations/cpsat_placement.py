@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_limits import add_gpu_memory
-from jigsaw_opt.formulations.cpsat_model import CpSatRows, new_model
+from jigsaw_opt.formulations.cpsat_model import CpSatRows, add_gpu_memory, new_model
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.placement import add_depth_rule, add_placement, level_literals
 from jigsaw_opt.formulations.timetable.variables import JobVariables
