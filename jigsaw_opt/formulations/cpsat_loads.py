@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
-from jigsaw_opt.formulations.cpsat_model import CpSatRows, add_apart, add_gpu_memory, new_model
+from jigsaw_opt.formulations.cpsat_model import CpSatRows, add_gpu_memory, new_model
 from jigsaw_opt.formulations.timetable.placement import add_depth_rule
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.compiled import critical
@@ -69,15 +69,13 @@ def build(operations: Operations, limit: int, places: Sequence[ServerGroups], al
         each.add_levels()
         each.add_mode()
         each.add_iterations()
-    gpu = 0
-    for server in operations.cluster.servers:
-        _add_order(model, counts, range(gpu, gpu + server.gpus))
-        for _ in range(server.gpus):
+    for server, gpus in zip(operations.cluster.servers, operations.cluster.gpus.of_server, strict=True):
+        _add_order(model, counts, gpus)
+        for gpu in gpus:
             present = [each for each in counts if gpu in each.assigned]
             _add_work(model, clock, present, gpu)
             if all_present:
                 _add_memory(model, present, gpu, server.gpu_memory)
-            gpu += 1
     for place in places:
         _add_transfers(model, operations, clock, counts, place)
     return model
@@ -109,11 +107,6 @@ class _WorkerCounts:
     assigned: dict[int, cp_model.IntVar] = field(default_factory=dict)
     count: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)
     inside: dict[int, cp_model.IntVar] = field(default_factory=dict)
-
-    @cached_property
-    def server_of(self) -> list[int]:
-        """Number of the server of every GPU."""
-        return [s for s, server in enumerate(self.operations.cluster.servers) for _ in range(server.gpus)]
 
     @cached_property
     def gpus(self) -> dict[int, int]:
@@ -150,7 +143,7 @@ class _WorkerCounts:
         """Give workers GPUs of their own, and levels over all iterations together."""
         job, model = self.job, self.model
         n = job.iterations
-        for gpu, s in enumerate(self.server_of):
+        for gpu, s in enumerate(self.operations.cluster.gpus.server_of):
             if s in self.gpus:
                 self.assigned[gpu] = model.new_bool_var(f"{job.name} on {gpu}")
                 for level in candidate_levels(job):
@@ -167,7 +160,12 @@ class _WorkerCounts:
     def _add_routes(self) -> None:
         """Keep workers of one job off servers that no route joins (specification: route-policies)."""
         for first, second in self.operations.routes.under(self.job.route_policy).apart(self.gpus):
-            add_apart(self.model, self._on_server(first), self._on_server(second))
+            # One new literal stands between the two groups, so the clauses are linear in number.
+            here = self.model.new_bool_var("")
+            for literal in self._on_server(first):
+                self.model.add_implication(literal, here)
+            for literal in self._on_server(second):
+                self.model.add_implication(literal, ~here)
 
     def _counts(self, gpu: int) -> Terms:
         return [count for (g, _), count in self.count.items() if g == gpu]
@@ -189,13 +187,14 @@ class _WorkerCounts:
         model.add_exactly_one(literal for _, literal, _ in self.modes)
 
     def _on_server(self, server: int) -> list[cp_model.IntVar]:
-        return [literal for gpu, literal in self.assigned.items() if self.server_of[gpu] == server]
+        return [self.assigned[gpu] for gpu in self.operations.cluster.gpus.of_server[server] if gpu in self.assigned]
 
     def add_iterations(self) -> None:
         """Let each iteration last from a block here to the end of what waits for it (specification: barrier)."""
         room = self.clock.of(self.clock.limit - self.job.release_us)
+        server_of = self.operations.cluster.gpus.server_of
         for gpu in self.assigned:
-            s = self.server_of[gpu]
+            s = server_of[gpu]
             times = self.times(s)
             for server, literal, channel in self.modes if self.job.slots > 1 else ():
                 # In a mode, all iterations of the worker with their tails over its best channel fit behind the release.
@@ -213,7 +212,7 @@ class _WorkerCounts:
 
     def work(self, gpu: int) -> cp_model.LinearExprT:
         """Return the time that the worker on a GPU keeps it busy."""
-        return self._sum(gpu, self.times(self.server_of[gpu]))
+        return self._sum(gpu, self.times(self.operations.cluster.gpus.server_of[gpu]))
 
     @cached_property
     def least_tail(self) -> int:
@@ -323,7 +322,7 @@ def _leaves(model: cp_model.CpModel, each: _WorkerCounts, places: ServerGroups) 
     groups = sorted({places.group[s] for s in each.gpus})
     on = {group: model.new_bool_var(f"{each.job.name} in {group}") for group in groups}
     for gpu, literal in each.assigned.items():
-        model.add_implication(literal, on[places.group[each.server_of[gpu]]])
+        model.add_implication(literal, on[places.group[each.operations.cluster.gpus.server_of[gpu]]])
     several = model.new_bool_var(f"{each.job.name} in several")
     leaves = {group: model.new_bool_var(f"{each.job.name} leaves {group}") for group in groups}
     for group in groups:

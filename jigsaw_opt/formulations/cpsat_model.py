@@ -72,19 +72,6 @@ class CpSatRows:
             self._proto.add(limit >= start + ready).only_enforce_if(literal)
 
 
-def add_apart(model: cp_model.CpModel, first: Iterable[cp_model.IntVar], second: Iterable[cp_model.IntVar]) -> None:
-    """State that no literal of the one holds together with one of the other.
-
-    `first, second`: the two groups of literals. One new literal stands between them, so the clauses are linear in
-    number.
-    """
-    ours = model.new_bool_var("")
-    for literal in first:
-        model.add_implication(literal, ours)
-    for literal in second:
-        model.add_implication(literal, ~ours)
-
-
 def add_gpu_memory(
     model: cp_model.CpModel, gpu: int, memory: int, states: Iterable[Any], activations: Iterable[Any]
 ) -> None:
