@@ -13,7 +13,7 @@ CODE = {
     "cli": (4_000, "27 commands, each with its options, and what they print"),
     "documents": (6_360, "JSON in and out with the path of each problem, and 40 formats of other systems"),
     "executor": (7_800, "models, exchange, pipelines, profiles and replay with PyTorch"),
-    "formulations": (3_820, "the ILP, the CP-SAT models, and the programs of Gavel, Sia, Muri and packing"),
+    "formulations": (3_740, "the ILP, the CP-SAT models, and the programs of Gavel, Sia, Muri and packing"),
     "instances": (2_545, "families, bundled sets and best known values"),
     "planning": (6_100, "partition, pipelines, burst, fill and shifts, each with its bound"),
     "problem": (3_730, "what there is: clusters, models, jobs, plans, workloads and their exact costs"),
