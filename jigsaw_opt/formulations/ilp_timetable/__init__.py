@@ -23,16 +23,8 @@ from jigsaw_opt.problem.compiled.timetable import Timetable, assemble
 class IlpTimetable:
     """Variables and constraints of one instance.
 
-    Parameters
-    ----------
-    eligibility
-        The instance and its GPUs.
-    jobs
-        Variables, one entry for each job.
-    program
-        The mixed-integer program, in microseconds.
-    following
-        Which job has ended when another one begins, where memory may ask for it.
+    `eligibility`: the instance and its GPUs. `jobs`: variables, one entry for each job. `program`: the mixed-integer
+    program, in microseconds. `following`: which job has ended when another one begins, where memory may ask for it.
     """
 
     def __init__(
@@ -61,26 +53,11 @@ def build(
 ) -> IlpTimetable:
     """Build the model of a finite instance.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    spans
-        What is known of the times of each job where the objective is at most `limit`.
-    bound, limit
-        Every plan's objective is at least `bound`, and only plans at most `limit` are of interest.
-    room
-        Microseconds behind its deadline at which a job may end, for engines that calculate in floats. Below
-        `time_step` it allows no plan that breaks a deadline.
-    most_coefficients
-        Coefficients that it may have.
-    on_row
-        Called with the number of rows after each.
-
-    Raises
-    ------
-    ProgramTooLargeError
-        If it has more coefficients.
+    `spans`: what is known of the times of each job where the objective is at most `limit`. `bound, limit`: every plan's
+    objective is at least `bound`, and only plans at most `limit` are of interest. `room`: microseconds behind its
+    deadline at which a job may end, for engines that calculate in floats; below `time_step` it allows no plan that
+    breaks a deadline. `most_coefficients`: a program with more raises a `ProgramTooLargeError`. `on_row`: called with
+    the number of rows after each.
     """
     model, eligibility = AlgebraicModel("jigsaw", most_coefficients, on_row), GpuEligibility(operations)
     objective = model.time(operations.objective, bound, limit)

@@ -16,13 +16,45 @@ class TimetableModel(Protocol):
         """Add a 0-1 variable, and return it."""
 
     def integer(self, name: str, low: int, high: int) -> Any:
-        """Add an integer variable, and return it."""
+        """Add an integer variable, and return it.
+
+        Parameters
+        ----------
+        name
+            Name of what is added.
+        low
+            Least value.
+        high
+            Largest value.
+        """
 
     def time(self, name: str, low: int, high: int) -> Any:
-        """Add a variable in microseconds, and return it."""
+        """Add a variable in microseconds, and return it.
+
+        Parameters
+        ----------
+        name
+            Name of what is added.
+        low
+            Least value.
+        high
+            Largest value.
+        """
 
     def defined(self, name: str, low: int, high: int, expression: Any) -> Any:
-        """Return an expression in microseconds, as a variable where the engine asks for one."""
+        """Return an expression in microseconds, as a variable where the engine asks for one.
+
+        Parameters
+        ----------
+        name
+            Name of what is added.
+        low
+            Least value.
+        high
+            Largest value.
+        expression
+            Linear, in microseconds.
+        """
 
     def total(self, terms: Iterable[Any]) -> Any:
         """Return the sum of terms."""
@@ -31,19 +63,67 @@ class TimetableModel(Protocol):
         """Return the literal that holds where another one does not."""
 
     def add(self, constraint: Any, name: str) -> Any:
-        """Add a linear constraint."""
+        """Add a linear constraint.
+
+        Parameters
+        ----------
+        constraint
+            Linear, over variables of the model.
+        name
+            Name of what is added.
+        """
 
     def add_if(self, literal: Any, left: Any, right: Any, slack: int, name: str) -> None:
-        """State that `left` is at least `right` where a literal holds; elsewhere it is at most `slack` less anyway."""
+        """State that `left` is at least `right` where a literal holds; elsewhere it is at most `slack` less anyway.
+
+        Parameters
+        ----------
+        literal
+            Where it holds, the row binds.
+        left
+            Linear expression.
+        right
+            Linear expression.
+        slack
+            Most by which `left` falls short of `right` where the literal does not hold.
+        name
+            Name of what is added.
+        """
 
     def add_clause(self, literals: Sequence[Any], name: str) -> None:
-        """State that one of the literals holds."""
+        """State that one of the literals holds.
+
+        Parameters
+        ----------
+        literals
+            0-1 variables or their negations.
+        name
+            Name of what is added.
+        """
 
     def add_implication(self, one: Any, other: Any, name: str) -> None:
-        """State that one literal holds only where another one does."""
+        """State that one literal holds only where another one does.
+
+        Parameters
+        ----------
+        one
+            The literal that implies.
+        other
+            The literal that is implied.
+        name
+            Name of what is added.
+        """
 
     def add_exactly_one(self, literals: Iterable[Any], name: str) -> None:
-        """State that exactly one of the literals holds."""
+        """State that exactly one of the literals holds.
+
+        Parameters
+        ----------
+        literals
+            0-1 variables or their negations.
+        name
+            Name of what is added.
+        """
 
     def add_ready(
         self, limit: Any, start: Any, ready: int, deep: Sequence[Any], shallow: Sequence[Any], late: int, name: str
@@ -52,6 +132,23 @@ class TimetableModel(Protocol):
 
         Of `deep` and `shallow` at most one literal holds. Where it is one of `shallow`, `limit` is at most `late`
         before `start` anyway. All are in microseconds.
+
+        Parameters
+        ----------
+        limit
+            When a transfer starts at the earliest.
+        start
+            When a block starts.
+        ready
+            Duration of the block until the bucket is there.
+        deep
+            Literals of the levels that reach the bucket.
+        shallow
+            Literals of the other levels.
+        late
+            Most by which `limit` falls short of `start` at a shallow level.
+        name
+            Name of what is added.
         """
 
 

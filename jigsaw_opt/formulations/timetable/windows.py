@@ -64,14 +64,8 @@ def windows(
     From the limit and the earliest ends of the other jobs follows a job's deadline, unless it guarantees an earlier
     one.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    limit
-        Largest objective of interest.
-    latest_ends
-        Earlier deadlines by index of the job, where something else has proven them.
+    `limit`: largest objective of interest. `latest_ends`: earlier deadlines by number of the job, where something else
+    has proven them.
     """
     least = [least_iteration_us(operations, job, usable_gpus(operations, job)) for job in operations.jobs]
     ends = [job.release_us + job.iterations * length for job, length in zip(operations.jobs, least, strict=True)]
