@@ -192,7 +192,7 @@ def _add_objective(
     objective = model.new_int_var(*limits, eligibility.operations.objective)
     model.minimize(objective)
     weighted = eligibility.operations.objective == "weighted_completion"
-    add_objective(CpSatRows(model), objective, _ends(model, jobs, graphs, axis), weighted)
+    add_objective(CpSatRows(model), objective, [*_ends(model, jobs, graphs, axis)], weighted)
     if not weighted:
         _add_loads(model, eligibility, jobs, graphs, axis, objective)
 
