@@ -84,9 +84,10 @@ def test_the_better_of_both_is_the_result(more: int, kind: str, monkeypatch: pyt
     assert [event.objective for event in found.trajectory] == [None, 35 + more, *([35] if more > 0 else [])]
 
 
+@pytest.mark.parametrize("limit", ["time_limit", "work_limit"])
 @pytest.mark.parametrize(("rate", "listed"), [(1, False), (10**6, True)])
-def test_no_plan_is_begun_that_cannot_be_listed_in_time(
-    rate: int, listed: bool, monkeypatch: pytest.MonkeyPatch
+def test_no_plan_is_begun_that_cannot_be_listed_within_the_limit(
+    rate: int, listed: bool, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = list[str]()
     monkeypatch.setattr(auto, "_MANY_OPERATIONS", 0)
@@ -98,7 +99,7 @@ def test_no_plan_is_begun_that_cannot_be_listed_in_time(
         return solve_state.result(StoppedBy.COMPLETED)
 
     only_listed(monkeypatch, listing)
-    asked = Options(threads=1, time_limit=1.0, without_bounds=names())
+    asked = Options(threads=1, without_bounds=names(), **{limit: 1.0})
     solve_auto(one_server(Job("a", "net", 1, 5), Job("b", "net", 1, 5)), asked)
     assert bool(begun) == listed
 

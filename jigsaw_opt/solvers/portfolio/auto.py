@@ -78,7 +78,7 @@ def _either(solve_state: SolveState, listing: Solver) -> StoppedBy | None:
         if not again or solve_state.least is not None or solve_state.reason() is not None:
             return found.stopped_by
         return solve_state.delegate(phased, _rest(solve_state)).stopped_by
-    may_list = may_list and _is_listed(instance, options.time_limit)
+    may_list = may_list and _is_listed(instance, options)
     own = _rest(solve_state, _SHARE if may_list else 1.0)
     found = solve_state.delegate(phased, own)
     solve_state.spend(own.work_limit or 0.0)
@@ -119,8 +119,9 @@ def _may_repeat(instance: Instance, options: Options) -> bool:
     return not ignored(find("phased"), options) and refusal(find("phased"), instance) is None
 
 
-def _is_listed(instance: Instance, limit: float | None) -> bool:
-    """Return whether a plan that lists all iterations can be made in the time that is left after a phased one."""
-    # To schedule, check and write the plan must fit into the time that the phased plan leaves.
-    in_time = limit is None or not is_long(instance, int((1 - _SHARE) * limit * _OPERATIONS_A_SECOND))
-    return in_time and not is_long(instance)
+def _is_listed(instance: Instance, options: Options) -> bool:
+    """Return whether a plan that lists all iterations can be made within what a phased one leaves of the limits."""
+    # To schedule, check and write the plan must fit there. A unit of work is about a second.
+    limits = [limit for limit in (options.time_limit, options.work_limit) if limit is not None]
+    left = (int((1 - _SHARE) * limit * _OPERATIONS_A_SECOND) for limit in limits)
+    return not is_long(instance) and not any(is_long(instance, most) for most in left)
