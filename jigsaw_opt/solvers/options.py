@@ -134,6 +134,8 @@ class Options:
             wrong.append(Problem("seed", told, code="out-of-range"))
         if wrong:
             raise UsageError.of(wrong)
+        for name in ("time_limit", "no_improvement", "work_limit"):
+            object.__setattr__(self, name, None if getattr(self, name) == inf else getattr(self, name))
         for name in ("seed", "threads"):  # Numbers of numpy are too narrow for what is made of them.
             object.__setattr__(self, name, int(getattr(self, name)))
 

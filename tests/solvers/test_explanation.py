@@ -474,3 +474,15 @@ def test_the_page_marks_the_chain(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert carries((tmp_path / "page.html").read_text(), "before", "3 µs")
     assert main(["explain", *files, "-o", str(tmp_path / "other.html")]) == 2
     assert not (tmp_path / "other.html").exists()
+
+
+def test_transfers_inside_a_server_are_no_links_of_a_job_that_takes_turns() -> None:
+    slots, blocks = (Slot("a"), Slot("b")), tuple(TaskGraphBlock(k, (k,), {"v": 5}) for k in "ab")
+    graph = TaskGraph(slots, blocks, (TaskGraphTransfer("t", 3, "a", "b"),))
+    cluster = Cluster((Server("s", "v", 2, 10, 10**6),), licences={"x": 1})
+    jobs = tuple(TaskGraphJob(name, graph, 1, licences=("x",)) for name in "pq")
+    instance = Instance("fabric", cluster, {}, jobs)
+    plan = solve(instance, "greedy", threads=1).plan
+    assert plan is not None
+    told = [change.change for change in changes(instance, plan, "p")]
+    assert "alone in the cluster" in told and not any("link" in change for change in told)

@@ -278,3 +278,8 @@ def test_an_instance_is_hashed_once_and_never_read_again(monkeypatch: pytest.Mon
         assert result.plan is not None and jo.check(instance, result.plan) == ()
     assert (len(looked), len(hashed)) == (0, 2)
     assert pickle.loads(pickle.dumps(read)) == read == copy.copy(read)
+
+
+def test_infinite_limits_are_none() -> None:
+    options = Options(time_limit=float("inf"), work_limit=float("inf"), no_improvement=float("inf"))
+    assert options.given == () and not options.clocked

@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 
 from jigsaw_opt.instances import load
+from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.phased import timer
 from jigsaw_opt.solvers.phased.phases import Gpus
 from jigsaw_opt.solvers.phased.timer import PhaseTimer, UntimedError
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
@@ -65,6 +67,21 @@ def test_phase_without_any_cyclic_plan_says_so_when_the_time_is_over() -> None:
 def test_first_cyclic_plan_may_pass_a_limit_that_is_over() -> None:
     hurried, unhurried = TimedPlacement(time_limit=1e-9).plan(), TimedPlacement().plan()
     assert (hurried.period_us, hurried.jobs) == (unhurried.period_us, unhurried.jobs)
+
+
+def test_time_of_a_cyclic_plan_counts_from_its_own_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    placement, made, seconds = TimedPlacement(time_limit=100.0), timer.time_placed, list[float]()
+
+    def noted(solve_state: SolveState, gpus: Gpus, known: Timetable | None) -> Result:
+        seconds.append(solve_state.seconds)
+        return made(solve_state, gpus, known)
+
+    monkeypatch.setattr(timer, "time_placed", noted)
+    outer = clock.Clock(100.0, placement.options.cancel)
+    outer.started -= 60.0
+    with clock.limited(outer):
+        placement.plan()
+    assert len(seconds) == 1 and seconds[0] < 60
 
 
 def test_phase_that_gains_nothing_by_more_time_gets_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

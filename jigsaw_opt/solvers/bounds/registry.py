@@ -34,7 +34,7 @@ def _everything() -> tuple[Relaxation, ...]:
     from jigsaw_opt.solvers.bounds.activities.power_loads import MIXED_LOADS, MIXED_POWER, TASK_POWER
     from jigsaw_opt.solvers.bounds.activities.slot_loads import SLOT_LOADS
     from jigsaw_opt.solvers.bounds.combinatorial.critical_path import CRITICAL_PATH
-    from jigsaw_opt.solvers.bounds.combinatorial.energy import POWER_ENERGY
+    from jigsaw_opt.solvers.bounds.combinatorial.energy import HELD_UNITS, POWER_ENERGY
     from jigsaw_opt.solvers.bounds.combinatorial.gpu_work import GPU_WORK
     from jigsaw_opt.solvers.bounds.combinatorial.link_transfers import LINK_TRANSFERS
     from jigsaw_opt.solvers.bounds.completion.disjunctive import DISJUNCTIVE_SETS, JOB_PAIRS
@@ -45,7 +45,7 @@ def _everything() -> tuple[Relaxation, ...]:
     from jigsaw_opt.solvers.bounds.packing.worker_packing import PRESENCE_PACKING, WORKER_PACKING
 
     own = (
-        *(CRITICAL_PATH, GPU_WORK, LINK_TRANSFERS, POWER_ENERGY, WORKER_PACKING, PRESENCE_PACKING),
+        *(CRITICAL_PATH, GPU_WORK, LINK_TRANSFERS, POWER_ENERGY, HELD_UNITS, WORKER_PACKING, PRESENCE_PACKING),
         *(LINK_BINS, PLACEMENT_LOADS),
         *(MEAN_BUSY_TIMES, JOB_PAIRS, ENERGETIC_INTERVALS, DISJUNCTIVE_SETS),
         *(SLOT_LOADS, HELD_TIME, MIXED_LOADS, TASK_POWER, MIXED_POWER, PARTIAL_PLACEMENTS, MORE_PLACEMENTS),

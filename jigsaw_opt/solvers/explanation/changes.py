@@ -59,7 +59,8 @@ def _relaxed(order: KeptOrder, job: int) -> Iterator[tuple[str, FlatActivities, 
     """Yield changes that only take away what is in the way, with the jobs that no others wait for then."""
     gpus, cluster, flat = order.operations.cluster.gpu_count, order.operations.cluster, order.flat
     yield "GPUs of its own", _apart(order, job, lambda resource: resource < gpus), ()
-    used = sorted({r for a in range(order.begins[job], order.begins[job + 1]) for r in flat.resources[a] if r >= gpus})
+    own = {r for a in range(order.begins[job], order.begins[job + 1]) for r in flat.resources[a]}
+    used = sorted(own.intersection(range(gpus, gpus + len(cluster.links))))
     if used:
         yield "links of its own", _apart(order, job, lambda resource: resource >= gpus), ()
         narrow = _narrow(order, job, used)

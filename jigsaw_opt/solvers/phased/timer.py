@@ -146,8 +146,9 @@ class PhaseTimer:
 
     def _made(self, part: Instance, gpus: Gpus, known: Timetable | None, options: Options) -> Result | None:
         """Return the result of a timing, to be checked with the whole plan; None where the time was over before."""
-        solve_state = SolveState("timing", compile_instance(part), options, lambda _: None)
         with clock.limited(clock.Clock(options.time_limit, options.cancel)), suppress(OutOfTimeError):
+            # Made here, it counts its time from now on.
+            solve_state = SolveState("timing", compile_instance(part), options, lambda _: None)
             result = time_placed(solve_state, gpus, known)
             self.spend(_LEAST_WORK + (options.work_limit or 0.0) - (solve_state.options.work_limit or 0.0))
             return result

@@ -26,11 +26,12 @@ from jigsaw_opt.problem import (
     TaskGraphJob,
     compile_instance,
 )
+from jigsaw_opt.problem.instance import Objective
 from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.solvers.bounds import BoundBudget, BoundContext, instant_bounds
 from jigsaw_opt.solvers.bounds.registry import relaxations
 from tests.oracle import optimum
-from tests.random_instances import GOALS, tight_instance, with_power_caps
+from tests.random_instances import GOALS, random_instance, tight_instance, with_licences, with_power_caps
 from tests.random_task_graphs import random_mixed_instance, random_task_graph_instance
 
 
@@ -83,6 +84,32 @@ def test_no_energy_is_above_the_optimum() -> None:
         assert best is not None and max(found.values()) <= best, seed
         compared.update(found)
     assert "power_energy" in compared
+
+
+@pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
+def test_jobs_that_share_a_licence_follow_one_another(objective: Objective) -> None:
+    """Three jobs of 20, 40 and 60 us with weights 3, 1 and 3, which end at 20, 120 and 80."""
+    asked = instance(10**6)
+    jobs = (
+        replace(job, iterations=2 * k, weight=weight, licences=("x",))
+        for k, (job, weight) in enumerate(zip(asked.jobs, (3, 1, 3), strict=True), 1)
+    )
+    cluster = replace(asked.cluster, licences={"x": 1})
+    asked = replace(asked, jobs=tuple(jobs), cluster=cluster, objective=objective)
+    value = 120 if objective == "makespan" else 3 * 20 + 3 * 80 + 1 * 120
+    assert values(asked)["held_units"] == value == solve(asked, "cpsat", threads=1).objective
+
+
+def test_no_bound_on_licences_is_above_the_optimum() -> None:
+    compared = 0
+    for seed in range(40):
+        horizon, objective = GOALS[seed % 4 // 2 * 2]
+        asked = with_licences(random_instance(seed, horizon, objective), random.Random(seed))
+        best = optimum(asked) if asked.horizon == "finite" else None
+        for bound in instant_bounds(compile_instance(asked)) if best is not None else ():
+            assert bound.value <= best, (seed, bound.proof.relaxation)
+            compared += bound.proof.relaxation == "held_units"
+    assert compared > 0
 
 
 @pytest.mark.parametrize("beside", [0, 2])

@@ -1,7 +1,7 @@
-"""Energy of what many jobs draw at once: watts under a power cap.
+"""Energy of what many jobs draw or hold at once: watts under a power cap, and units of what is scarce.
 
-At every moment the running blocks draw at most the watts of a cap. So what all jobs draw, times how long, is at most
-those watts times the length of the plan.
+At every moment the running blocks draw at most the watts of a cap, and jobs hold at most the units that there are. So
+what all jobs draw or hold, times how long, is at most those watts or units times the length of the plan.
 """
 
 from __future__ import annotations
@@ -44,6 +44,23 @@ def watts_us(context: BoundContext, data: JobData, capped: Set[str]) -> int:
     return critical.least_work_us(job, cost)
 
 
+def _held_bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
+    # A job that pauses holds nothing meanwhile.
+    stays = {job.name for job in context.operations.instance.jobs if job.restart_us is None}
+    for held in context.operations.instance.scarce_capacities:
+        demands = list[ResourceDemand | None]()
+        for data in context.job_data:
+            amount = held.amounts.get(data.job.name, 0) if data.job.name in stays else 0
+            span = data.completion - data.job.release_us
+            # What it holds until its end has its middle half of the span before that, and twice of this counts.
+            demand = ResourceDemand(data.job.release_us, amount * span, 0, amount * span * span)
+            demands.append(demand if amount else None)
+        resource = Resource(held.units, demands, f"units times time of {held.name}")
+        for bound in resource_bounds(context, [resource] if any(demands) else [], known):
+            known = bound.value
+            yield bound
+
+
 POWER_ENERGY = Relaxation(
     "power_energy",
     _power_bounds,
@@ -53,3 +70,12 @@ POWER_ENERGY = Relaxation(
     moves=True,
 )
 """The relaxation registered as ``power_energy``."""
+HELD_UNITS = Relaxation(
+    "held_units",
+    _held_bounds,
+    frozenset({"makespan", "weighted_completion"}),
+    instant=True,
+    fits=lambda operations: bool(operations.instance.scarce_capacities),
+    moves=True,
+)
+"""The relaxation registered as ``held_units``."""
