@@ -146,7 +146,7 @@ def test_a_dash_is_standard_output_or_refused(
         ("solve tiny/000 --time-limit 5s", 2, "SECONDS is a number without a unit, not '5s'"),
         ("solve tiny/000 --seed x", 2, "N is a whole number, not 'x'"),
         ("solve tiny/000 --threads 0", 2, "--threads lies between 1 and 1000, not 0"),
-        ("solve tiny/000 --solver phased --work-limit 3", 2, "error: solver 'phased' takes no option --work-limit"),
+        ("solve tiny/000 --solver phased --survivable", 2, "error: solver 'phased' takes no option --survivable"),
         (
             "solve pair.json --solver greedy --warm plan.json --fix-before 5",
             2,

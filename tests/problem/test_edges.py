@@ -46,6 +46,8 @@ from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.problem.rules.schemas import depth_schema
 from jigsaw_opt.problem.task_graph import MemoryInterval, TaskGraph
 from jigsaw_opt.problem.workload import TraceJob, job_problems
+from jigsaw_opt.solvers.activities.flat import flatten
+from jigsaw_opt.solvers.activities.repeating import earliest
 from jigsaw_opt.solvers.greedy.heuristic import timetables
 from tests.refusals import misuse, refuses
 
@@ -84,7 +86,7 @@ def test_list_schedules_of_bundled_instances_are_as_early_as_their_order_lets_th
         assert starts[after] + periods * period >= starts[before] + length
     if operations.horizon == "finite":
         order = sorted(range(len(starts)), key=lambda number: (starts[number], number))
-        assert network.earliest(order) == starts
+        assert earliest(flatten(network), order) == starts
 
 
 def pipe(barrier: str = "none", iterations: int = 1) -> TaskGraphJob:

@@ -119,7 +119,7 @@ def test_a_parameter_that_an_engine_does_not_have_is_told_by_its_name(pair: Inst
 
 
 @pytest.mark.slow
-def test_the_models_of_the_search_and_of_a_re_solve_take_them_too() -> None:
+def test_the_models_of_the_portfolio_and_of_a_re_solve_take_them_too() -> None:
     pytest.importorskip("ortools")
     instance = load("server/weighted")
     old = solve(instance, "greedy").plan
@@ -132,7 +132,7 @@ def test_the_models_of_the_search_and_of_a_re_solve_take_them_too() -> None:
         return "\n".join(lines)
 
     for text in (
-        log_of(lambda o: solve(instance, "search", o)),
+        log_of(lambda o: solve(instance, "portfolio", o)),
         log_of(lambda o: solve(instance, "auto", o, start=old, fix=Fix())),
     ):
         assert "CP-SAT" in text and "linearization_level: 2" in text
