@@ -23,7 +23,7 @@ from jigsaw_opt.solvers.bounds import Bound, BoundBudget, lower_bound, names, re
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 from tests.oracle import optimum
-from tests.random_instances import random_instance, with_power_caps
+from tests.random_instances import random_instance, with_licences, with_power_caps
 from tests.random_task_graphs import random_mixed_instance, random_task_graph_instance
 from tests.refusals import carries, misuse
 
@@ -90,6 +90,7 @@ CAPPED = [
         for both in OBJECTIVES[::2]
     )
 ]
+LICENSED = [with_licences(random_instance(seed, *both, 6), Random(seed)) for seed in range(8) for both in OBJECTIVES]  # type: ignore[arg-type]
 MIXED = [random_mixed_instance(seed, *both) for seed in range(4) for both in OBJECTIVES]  # type: ignore[arg-type]
 
 
@@ -97,7 +98,12 @@ MIXED = [random_mixed_instance(seed, *both) for seed in range(4) for both in OBJ
 @pytest.mark.parametrize("name", names())
 def test_the_arithmetic_of_a_proof_gives_its_value(name: str) -> None:
     told = 0
-    for instance in (*SPREAD, *SHAPED, *MIXED, *(CAPPED if "power" in name else ())):
+    for instance in (
+        *SPREAD,
+        *SHAPED,
+        *MIXED,
+        *(CAPPED if "power" in name else LICENSED if name == "held_units" else ()),
+    ):
         for bound in all_bounds(instance, alone(name)):
             if bound.proof.relaxation == name:
                 told += 1

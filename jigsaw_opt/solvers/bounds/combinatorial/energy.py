@@ -47,7 +47,7 @@ def watts_us(context: BoundContext, data: JobData, capped: Set[str]) -> int:
 def _held_bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
     # A job that pauses holds nothing meanwhile.
     stays = {job.name for job in context.operations.instance.jobs if job.restart_us is None}
-    for held in context.operations.instance.scarce_capacities:
+    for held in (each for each in context.operations.instance.scarce_capacities if each.units):
         demands = list[ResourceDemand | None]()
         for data in context.job_data:
             amount = held.amounts.get(data.job.name, 0) if data.job.name in stays else 0
