@@ -9,6 +9,7 @@ import ast
 from collections.abc import Container, Sequence
 
 import networkx as nx
+import pytest
 
 from tests.modules import trees
 
@@ -53,6 +54,16 @@ SOLVERS = (
     *("solve", "failure_repair", "failures", "solving", "session"),
 )
 """Folders and modules of the room of solvers, from the ground up."""
+FLOORS = {
+    "solvers": SOLVERS,
+    "scheduling": (
+        *("option_values", "plain", "allocation", "link_routes", "performance", "gpu_pools", "policy"),
+        *("placement", "share_rules", "policy_at_work"),
+        *("policies", "live"),
+    ),
+    "simulation": ("engine", "inputs", "prediction", "results", "simulate"),
+}
+"""Folders and modules of rooms, from the ground up."""
 ENGINES = {"highspy", "matplotlib", "networkx", "numpy", "ortools", "pulp", "ray", "rich", "torch"}
 MODULES = {
     f"jigsaw_opt.{path.removesuffix('.py').removesuffix('/__init__').replace('/', '.')}": tree
@@ -111,10 +122,11 @@ def test_imports_point_only_downward() -> None:
     assert above("jigsaw_opt", ROOMS) == []
 
 
-def test_imports_inside_solvers_point_only_downward() -> None:
-    solvers = {name.split(".")[2] for name in MODULES if name.startswith("jigsaw_opt.solvers.")}
-    assert solvers == {*SOLVERS}
-    assert above("jigsaw_opt.solvers", SOLVERS) == []
+@pytest.mark.parametrize("name", FLOORS)
+def test_imports_inside_a_room_point_only_downward(name: str) -> None:
+    package = f"jigsaw_opt.{name}"
+    assert {module.split(".")[2] for module in MODULES if module.startswith(package + ".")} == {*FLOORS[name]}
+    assert above(package, FLOORS[name]) == []
 
 
 def test_engines_are_imported_only_where_they_are_used() -> None:

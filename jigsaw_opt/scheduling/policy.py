@@ -12,9 +12,9 @@ from jigsaw_opt.errors import Code, UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.gpu_pools import GpuPool, JoinedServers, PoolChoice, pools_of_cluster
 from jigsaw_opt.scheduling.option_values import OpenValues
 from jigsaw_opt.scheduling.performance import Performance
-from jigsaw_opt.scheduling.placement.gpu_pools import GpuPool, JoinedServers, PoolChoice, pools_of_cluster
 from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, checked, fields, keyed, whole
 from jigsaw_opt.system.plugins import load, loadable, registered, require_members
 from jigsaw_opt.text import nearest

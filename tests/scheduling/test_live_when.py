@@ -14,9 +14,9 @@ from jigsaw_opt.documents.readers.times import slurm_time_s
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling import JobFinished, JobProgressed, JobSubmitted, LiveScheduler, QuotaChanged
+from jigsaw_opt.scheduling.live.start_prediction import Foretold, corrected
 from jigsaw_opt.scheduling.option_values import file_names, hours, hours_us, slurm_times, whole_numbers
 from jigsaw_opt.scheduling.policy import choose
-from jigsaw_opt.scheduling.start_prediction import Foretold, corrected
 from tests.refusals import misuse
 from tests.scheduling.live_cases import CASES, SECOND, Happening, in_json, made, star
 from tests.scheduling.test_live_events import job as small_job

@@ -12,7 +12,7 @@ import pytest
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.live.job import News
-from jigsaw_opt.scheduling.start_prediction import ClusterQueue, PastAnswer, PastJobs, StartPrediction
+from jigsaw_opt.scheduling.live.start_prediction import ClusterQueue, PastAnswer, PastJobs, StartPrediction
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.engine.simulation import Simulation
 from jigsaw_opt.simulation.prediction.past_questions import past_answers

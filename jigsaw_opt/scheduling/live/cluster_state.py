@@ -28,10 +28,10 @@ from jigsaw_opt.scheduling.live.events import (
 )
 from jigsaw_opt.scheduling.live.job import LiveJob, News
 from jigsaw_opt.scheduling.live.plan_change import JobAssignment
+from jigsaw_opt.scheduling.live.start_prediction import ClusterQueue
 from jigsaw_opt.scheduling.performance import UNITS
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.policy import JobState, Observation, PolicySetting
-from jigsaw_opt.scheduling.start_prediction import ClusterQueue
 
 
 class CountedProgress(NamedTuple):

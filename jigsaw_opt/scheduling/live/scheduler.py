@@ -30,6 +30,7 @@ from jigsaw_opt.scheduling.live.explaining import LiveExplanation, explained
 from jigsaw_opt.scheduling.live.job import News
 from jigsaw_opt.scheduling.live.plan_change import JobMove, JobStart, JobStop, PlanChange, changes
 from jigsaw_opt.scheduling.live.policy import LivePolicy, enlarged_setting
+from jigsaw_opt.scheduling.live.start_prediction import PastJobs, StartPrediction, predicted
 from jigsaw_opt.scheduling.live.state_document import check_step, decode_state, encode_state
 from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.performance.profiled import Profiled
@@ -37,7 +38,6 @@ from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.scheduling.plain import Plain, check_arguments, number, optional, whole
 from jigsaw_opt.scheduling.policy import PolicySetting, choose
 from jigsaw_opt.scheduling.share_rules import InvariantError, check_shares
-from jigsaw_opt.scheduling.start_prediction import PastJobs, StartPrediction, predicted
 
 _log = logging.getLogger(__name__)
 _SECOND_US = 1_000_000

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.scheduling.placement.gpu_pools import GpuPool
+from jigsaw_opt.scheduling.gpu_pools import GpuPool
 from jigsaw_opt.scheduling.policy import ClusterSetting, JobState
 
 PLACEMENTS = ("packed", "emptiest", "consolidated")

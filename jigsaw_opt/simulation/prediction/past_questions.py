@@ -1,7 +1,7 @@
 """Questions of the past whose answers a trace tells: when would a job start that waited then?
 
 Each is answered from what was known at its time, as the question of today is, so that the errors of the answers tell
-how far the intervals of today are to be corrected (`jigsaw_opt/scheduling/start_prediction.py`).
+how far the intervals of today are to be corrected (`jigsaw_opt/scheduling/live/start_prediction.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import accumulate
 from random import Random
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.scheduling.start_prediction import PastAnswer
+from jigsaw_opt.scheduling.live.start_prediction import PastAnswer
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.prediction.predicting import predict_starts
 from jigsaw_opt.simulation.prediction.trace_queue import queue_at

@@ -17,8 +17,8 @@ from random import Random
 from jigsaw_opt.errors import JigsawError, UsageError, out_of_range
 from jigsaw_opt.problem.workload import LARGEST, TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.live.start_prediction import MOST_DAYS, ClusterQueue, PastJobs, StartPrediction
 from jigsaw_opt.scheduling.policy import JobState, Policy, PolicySetting
-from jigsaw_opt.scheduling.start_prediction import MOST_DAYS, ClusterQueue, PastJobs, StartPrediction
 from jigsaw_opt.simulation.engine.event_log import JobStatistics, Trigger
 from jigsaw_opt.simulation.engine.running import Running
 from jigsaw_opt.simulation.engine.setting import Setting

@@ -9,9 +9,9 @@ from jigsaw_opt.documents.readers.times import moment_us
 from jigsaw_opt.errors import UsageError, malformed, out_of_range, unsupported
 from jigsaw_opt.problem.workload import LARGEST, TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.live.start_prediction import ClusterQueue, PastJobs
 from jigsaw_opt.scheduling.placement.placing import FreeGpus
 from jigsaw_opt.scheduling.policy import JobState
-from jigsaw_opt.scheduling.start_prediction import ClusterQueue, PastJobs
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.inputs.workload_changes import most_gpus_for
 from jigsaw_opt.text import counted, named, nearest

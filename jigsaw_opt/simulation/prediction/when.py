@@ -10,8 +10,8 @@ from typing import Any
 from jigsaw_opt.arguments import typed
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.scheduling.live.start_prediction import FEWEST_ANSWERS, FEWEST_SAMPLES, StartPrediction
 from jigsaw_opt.scheduling.policy import Policy
-from jigsaw_opt.scheduling.start_prediction import FEWEST_ANSWERS, FEWEST_SAMPLES, StartPrediction
 from jigsaw_opt.simulation.engine.setting import reading_told
 from jigsaw_opt.simulation.inputs.reading import read_setting
 from jigsaw_opt.simulation.inputs.request import GivenWorkload, SimulationRequest
