@@ -2,6 +2,7 @@
 
 from jigsaw_opt.documents.building import InstanceBuilder
 from jigsaw_opt.documents.changes import add_job, change_bandwidth, remove_job
+from jigsaw_opt.documents.decoding import decode_instance, decode_plan
 from jigsaw_opt.documents.encoding import (
     canonical_json,
     encode_instance,
@@ -19,9 +20,7 @@ from jigsaw_opt.documents.files import (
     save_instance,
     save_plan,
 )
-from jigsaw_opt.documents.instance_decoding import decode_instance
 from jigsaw_opt.documents.layer_profiles import decode_layers, read_layers
-from jigsaw_opt.documents.plan_decoding import decode_plan
 from jigsaw_opt.documents.writing import make_folder, require_writable, write_atomically
 from jigsaw_opt.problem.rules.schemas import schema
 

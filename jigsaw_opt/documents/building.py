@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from jigsaw_opt.documents.instance_decoding import decode_instance_tree
+from jigsaw_opt.documents.decoding import decode_instance_tree
 from jigsaw_opt.problem import Cluster, Depth, FullDepth, Instance, Job, Model, Segment, TaskGraph
 from jigsaw_opt.problem.instance import FORMAT, Horizon, Objective
 from jigsaw_opt.problem.network.route_policy import RoutePolicy

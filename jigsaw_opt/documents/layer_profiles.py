@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jigsaw_opt.documents.instance_decoding import decode_model
+from jigsaw_opt.documents.decoding import decode_model
 from jigsaw_opt.documents.parsing import parsed
 from jigsaw_opt.documents.readers.profiles.pipedream import read_layer_graph
 from jigsaw_opt.documents.recognising import expecting, likely_form

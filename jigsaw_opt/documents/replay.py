@@ -9,28 +9,23 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
+from jigsaw_opt.documents.decoding import made
 from jigsaw_opt.documents.parsing import collection_paused, parsed
 from jigsaw_opt.documents.recognising import stated_kind
 from jigsaw_opt.errors import Problem
 from jigsaw_opt.problem.measured.replay import (
     Baseline,
-    JobCycle,
-    KindError,
-    MeasuredGpu,
     MeasuredPhase,
-    MeasuredRestart,
     Replay,
     ReplaySummary,
 )
 from jigsaw_opt.problem.measured.times import (
-    MeasuredBlock,
     MeasuredIteration,
     MeasuredJob,
-    MeasuredOperation,
     MeasuredStep,
     Timeline,
 )
-from jigsaw_opt.problem.plan import Iteration, JobPlan, Phase, Plan, TaskGraphIteration, TaskGraphJobPlan, Transfer
+from jigsaw_opt.problem.plan import Iteration, JobPlan, Phase, Plan, TaskGraphIteration, TaskGraphJobPlan
 from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.rules.schemas import Kind
 from jigsaw_opt.problem.rules.structure import structure
@@ -187,62 +182,14 @@ def _job(job: MeasuredJob) -> str:
 
 
 def _of_passes(tree: Json) -> Replay:
-    timeline, told = _read_timeline(tree["timeline"]), tree["baseline"]
-    baseline = None
-    if told:
-        together = JobCycle(**told["together"]) if "together" in told else None
-        compared, found = ReplaySummary(**told["summary"]), _read_timeline(told["timeline"])
-        baseline = Baseline(told["policy"], compared, found, together)
-    phases = (MeasuredPhase.only(ReplaySummary(**tree["summary"]), timeline),)
+    timeline: Timeline = made(Timeline, tree["timeline"])
+    phase = MeasuredPhase.only(made(ReplaySummary, tree["summary"]), timeline)
     digests = {job.name: job.parameters_sha256 for job in timeline.jobs if job.parameters_sha256}
-    kinds = {kind: KindError(**error) for kind, error in tree.get("kinds", {}).items()}
-    cycles = {name: JobCycle(**cycle) for name, cycle in tree.get("cycles", {}).items()}
-    return Replay(
-        **_head(tree),
-        phases=phases,
-        parameters_sha256=digests,
-        baseline=baseline,
-        kinds=kinds,
-        cycles=cycles,
-        building_us=tree.get("building_us", 0),
-    )
+    others = {key: value for key, value in tree.items() if key not in ("format", "summary", "timeline")}
+    found: Replay = made(Replay, {**others, "phases": (), "parameters_sha256": digests})
+    return replace(found, phases=(phase,))
 
 
 def _of_phases(tree: Json) -> Replay:
-    digests = {name: tuple(found) for name, found in tree["parameters_sha256"].items()}
-    return Replay(**_head(tree), phases=tuple(map(_read_phase, tree["phases"])), parameters_sha256=digests)
-
-
-def _head(tree: Json) -> Json:
-    names = ("instance", "instance_sha256", "plan_sha256", "machine")
-    return {name: tree[name] for name in names} | {"gpus": tuple(MeasuredGpu(**gpu) for gpu in tree["gpus"])}
-
-
-def _read_phase(tree: Json) -> MeasuredPhase:
-    summary = tree["summary"] and ReplaySummary(**tree["summary"])
-    restarts = tuple(MeasuredRestart(**restart) for restart in tree.get("restarts", ()))
-    read = {"summary": summary, "timeline": _read_timeline(tree["timeline"]), "restarts": restarts}
-    return MeasuredPhase(**{**tree, **read})
-
-
-def _read_timeline(tree: Json) -> Timeline:
-    """Return a timeline whose structure was checked."""
-    return Timeline(tree["passes"], tuple(tree["origins_us"]), tuple(_read_job(job) for job in tree["jobs"]))
-
-
-def _read_iteration(tree: Json) -> MeasuredIteration | MeasuredStep:
-    if "loss" in tree:
-        operations = {
-            key: tuple(MeasuredOperation(**operation) for operation in tree[key]) for key in ("blocks", "transfers")
-        }
-        return MeasuredStep(**operations, loss=tree["loss"])
-    return MeasuredIteration(
-        tuple(MeasuredBlock(**block) for block in tree["blocks"]),
-        tuple(Transfer(**transfer) for transfer in tree["transfers"]),
-    )
-
-
-def _read_job(tree: Json) -> MeasuredJob:
-    iterations = tuple(map(_read_iteration, tree["steps"] if "steps" in tree else tree["iterations"]))
-    digests = tuple(tree["parameters_sha256"])
-    return MeasuredJob(tree["name"], tuple(tree["gpus"]), tree["first_iteration"], iterations, digests)
+    found: Replay = made(Replay, {key: value for key, value in tree.items() if key != "format"})
+    return found

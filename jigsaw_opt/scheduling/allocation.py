@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from jigsaw_opt.documents.instance_decoding import decode_depth
+from jigsaw_opt.documents.decoding import decode_depth
 from jigsaw_opt.problem.depth import Depth, FullDepth
 from jigsaw_opt.scheduling.plain import DEPTH, NumberLimits, Plain, Shape, fields, listed, number, optional
 

@@ -12,7 +12,7 @@ import pytest
 
 import jigsaw_opt as jo
 from jigsaw_opt.checking import check
-from jigsaw_opt.documents import decode_instance, encode_instance, encoding, instance_decoding, parsing
+from jigsaw_opt.documents import decode_instance, decoding, encode_instance, encoding, parsing
 from jigsaw_opt.instances import generate
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Plan, Segment, Server
 from jigsaw_opt.problem.rules import part
@@ -270,7 +270,7 @@ def test_an_instance_is_hashed_once_and_never_read_again(monkeypatch: pytest.Mon
     canonical = encoding.canonical_json
     monkeypatch.setattr(encoding, "canonical_json", lambda each: (hashed.append(each), canonical(each))[1])
     looked: list[object] = []
-    for module, name in ((instance_decoding, "structure"), (parsing, "parse"), (encoding, "_pretty")):
+    for module, name in ((decoding, "structure"), (parsing, "parse"), (encoding, "_pretty")):
         monkeypatch.setattr(module, name, lambda *each: looked.append(each))
     monkeypatch.setattr(part, "structure_of_part", lambda each: looked.append)
     for instance in (read, read, made, made):

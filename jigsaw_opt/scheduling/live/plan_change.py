@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from jigsaw_opt.documents.instance_decoding import decode_depth
+from jigsaw_opt.documents.decoding import decode_depth
 from jigsaw_opt.problem.depth import Depth
 from jigsaw_opt.scheduling.allocation import MOST_SLOWDOWN
 from jigsaw_opt.scheduling.plain import DEPTH, Plain, Shape, fields, listed, number, optional
