@@ -116,6 +116,10 @@ class PoolChoice:
             self._found[key] = tuple(map(tuple, order))
         return self._found[key]
 
+    def kinds_of(self, job: TraceJob) -> tuple[int, ...]:
+        """Return the numbers of the types and memories that a job can run on, the fastest first."""
+        return tuple(group[0].kind for group in self.of(job))
+
     def types_of(self, job: TraceJob) -> tuple[str, ...]:
         """Return the types of GPU of the cluster that a job may have."""
         if job.gpu_types is None:

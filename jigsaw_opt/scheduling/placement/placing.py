@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from itertools import accumulate
@@ -114,17 +114,41 @@ def _consolidated(
         wanted = active.job.gpus, setting.pool_choice.of(active.job)
         if wanted in hopeless:
             continue
-        gpus = unheld.place(active.job, "consolidated")
-        if gpus is not None:
-            open_to.remove(gpus)
+        gpus = place_unheld_first(unheld, open_to, active.job, "consolidated")
+        if gpus is None:
+            hopeless.add(wanted)
         else:
-            gpus = open_to.place(active.job, "consolidated")
-            if gpus is None:
-                hopeless.add(wanted)
-                continue
-            unheld.remove(gpus)
-        shares.append(Share((active.index,), gpus))
+            shares.append(Share((active.index,), gpus))
     return tuple(shares)
+
+
+def place_unheld_first(
+    unheld: FreeGpus, open_to: FreeGpus, job: TraceJob, placement: str, without: Container[int] = ()
+) -> tuple[int, ...] | None:
+    """Take GPUs for a job of those that nobody holds, or else of all that are open to it; None where there are none."""
+    for own, other in ((unheld, open_to), (open_to, unheld)):
+        if (gpus := own.place(job, placement, without)) is not None:
+            other.remove(gpus)
+            return gpus
+    return None
+
+
+def started_in_turn(
+    setting: ClusterSetting,
+    waiting: Iterable[JobState],
+    place: Callable[[TraceJob, Container[int]], tuple[int, ...] | None],
+) -> Iterator[Share]:
+    """Yield the shares of the jobs that start, each in its turn; one that finds no GPUs holds pools for itself.
+
+    `place`: takes GPUs for a job outside of the pools that are held.
+    """
+    held = HeldPools(setting)
+    for active in waiting:
+        gpus = place(active.job, held.numbers)
+        if gpus is not None:
+            yield Share((active.index,), gpus)
+        elif held.hold(active.job):
+            return
 
 
 Victim = TypeVar("Victim")
@@ -173,7 +197,7 @@ class HeldPools:
 
     def hold(self, job: TraceJob) -> bool:
         """Hold all pools of the types that a job could run on, if any, and return whether there are no others."""
-        kinds = {group[0].kind for group in self._choice.of(job)}
+        kinds = self._choice.kinds_of(job)
         self.numbers.update(pool.number for pool in self._pools if pool.kind in kinds)
         return len(self.numbers) == len(self._pools)
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from jigsaw_opt.errors import unsupported
-from jigsaw_opt.scheduling.policy import JOB_FIELDS, ClusterSetting, Policy, Scheduler, find
+from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.scheduling.placement.placing import too_wide
+from jigsaw_opt.scheduling.policy import JOB_FIELDS, ClusterSetting, Policy, Scheduler, Stateless, find
 
-__all__ = ["RECORDED", "NamedPolicy"]
+__all__ = ["RECORDED", "NamedPolicy", "RigidScheduler"]
 
 _Fields = frozenset[str] | Callable[[Mapping[str, str]], frozenset[str]]
 
@@ -31,6 +34,22 @@ class NamedPolicy:
     def __reduce__(self) -> tuple[Callable[[str], Policy], tuple[str]]:
         """Return how another process finds it: by its name."""
         return find, (self.name,)
+
+
+@dataclass(slots=True)
+class RigidScheduler(Stateless):
+    """A policy at work that gives each job as many GPUs as it asks for.
+
+    `policy`: its name in messages. `options`: a value for each of its options.
+    """
+
+    policy: ClassVar[str]
+    setting: ClusterSetting
+    options: Mapping[str, str]
+
+    def refuses(self, job: TraceJob) -> str | None:
+        """Return why a job can never run: it asks for more GPUs than there are of a type that it may have."""
+        return too_wide(self.setting, self.policy, job)
 
 
 def _start_recorded(setting: ClusterSetting, options: Mapping[str, str]) -> Scheduler:

@@ -15,7 +15,7 @@ from jigsaw_opt.errors import missing_option
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.profiled import Profiled
-from jigsaw_opt.scheduling.placement.placing import PLACEMENTS, FreeGpus, HeldPools, too_wide
+from jigsaw_opt.scheduling.placement.placing import PLACEMENTS, FreeGpus, place_unheld_first, started_in_turn, too_wide
 from jigsaw_opt.scheduling.policies import NamedPolicy
 from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation, Stateless
 
@@ -92,21 +92,13 @@ class _ForegroundFirst(Stateless):
             FreeGpus(self.setting, shares, observation.down, observation.dead)
             for shares in (running, [*running, *alone])
         )
-        held = HeldPools(self.setting)
-        for active in front:
-            if active.share is not None:
-                continue
-            gpus = unheld.place(active.job, self.placement, held.numbers)
-            if gpus is not None:
-                free.remove(gpus)
-            else:
-                gpus = free.place(active.job, self.placement, held.numbers)
-                if gpus is None:
-                    if held.hold(active.job):
-                        break
-                    continue
-                unheld.remove(gpus)
-            filled[active.index] = _FilledGpus(active, gpus)
+        by_number = {active.index: active for active in front if active.share is None}
+        started = started_in_turn(
+            self.setting,
+            by_number.values(),
+            lambda job, held: place_unheld_first(unheld, free, job, self.placement, held),
+        )
+        filled |= {k: _FilledGpus(by_number[k], share.gpus) for share in started for k in share.jobs}
         return filled, free
 
     def _own_gpus(self, back: Iterable[JobState], alone: Mapping[int, Share], free: FreeGpus) -> dict[int, Share]:

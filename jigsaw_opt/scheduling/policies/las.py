@@ -10,28 +10,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
-from jigsaw_opt.scheduling.placement.placing import by_priority, too_wide
+from jigsaw_opt.scheduling.placement.placing import by_priority
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, whole
-from jigsaw_opt.scheduling.policies import NamedPolicy
+from jigsaw_opt.scheduling.policies import NamedPolicy, RigidScheduler
 from jigsaw_opt.scheduling.policies.aging import AGING, Aging
-from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
+from jigsaw_opt.scheduling.policy import JobState, Observation
 
 _HOUR_US = 3_600_000_000
 
 
 @dataclass(slots=True)
-class _LasScheduler:
-    setting: ClusterSetting
-    threshold: int
-    placement: str
-    aging: Aging
+class _LasScheduler(RigidScheduler):
+    policy = "las"
+    threshold: int = field(init=False)
+    aging: Aging = field(init=False)
     upper: list[int] = field(default_factory=list)
     lower: list[int] = field(default_factory=list)
 
-    def refuses(self, job: TraceJob) -> str | None:
-        return too_wide(self.setting, "las", job)
+    def __post_init__(self) -> None:
+        self.threshold, self.aging = int(self.options["threshold"]) * _HOUR_US, Aging(self.options["aging"])
 
     def decide(self, observation: Observation) -> Decision:
         jobs = observation.jobs
@@ -40,7 +38,7 @@ class _LasScheduler:
         self.lower = [k for k in self.lower if k in jobs]
         self.lower += [k for k in candidates if jobs[k].gpu_us >= self.threshold]
         order = self.aging.order([jobs[k] for k in (*self.upper, *self.lower)], observation)
-        shares = by_priority(self.setting, order, list, self.placement, observation.down, observation.dead)
+        shares = by_priority(self.setting, order, list, self.options["placement"], observation.down, observation.dead)
         times = self._next_fall(observation.now_us, jobs, shares), self.aging.next_us(observation, shares)
         return Decision(shares, min((time_us for time_us in times if time_us is not None), default=None))
 
@@ -63,14 +61,9 @@ class _LasScheduler:
         )
 
 
-def _start(setting: ClusterSetting, options: Mapping[str, str]) -> _LasScheduler:
-    threshold = int(options["threshold"]) * _HOUR_US
-    return _LasScheduler(setting, threshold, options["placement"], Aging(options["aging"]))
-
-
 LAS = NamedPolicy(
     "las",
     "least attained service: jobs that had little GPU time so far come first (Tiresias)",
-    _start,
+    _LasScheduler,
     {"threshold": ("16", "1", "4", "64"), "placement": ("emptiest", "packed", "consolidated"), "aging": AGING},
 )

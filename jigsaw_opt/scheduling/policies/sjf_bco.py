@@ -8,122 +8,82 @@ option, and there is no limit.
 
 from __future__ import annotations
 
-from bisect import insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 from jigsaw_opt.problem.workload import TraceJob
-from jigsaw_opt.scheduling.allocation import Decision, Share
-from jigsaw_opt.scheduling.placement.placing import HeldPools, too_wide
+from jigsaw_opt.scheduling.allocation import Decision
+from jigsaw_opt.scheduling.placement.placing import started_in_turn
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, whole
-from jigsaw_opt.scheduling.policies import NamedPolicy
+from jigsaw_opt.scheduling.policies import NamedPolicy, RigidScheduler
 from jigsaw_opt.scheduling.policy import NEVER_STOPS, ClusterSetting, Observation
-from jigsaw_opt.solvers.allocation.sjf_bco import GpuLedger, Variant, rule_of
+from jigsaw_opt.solvers.allocation.sjf_bco import GpuLedger, Rule, rule_of
 
 
 @dataclass(slots=True)
-class _SjfBcoScheduler:
-    setting: ClusterSetting
-    variant: Variant
-    threshold: int
-    spread: int
-    loads: list[int]
-    jobs: dict[int, TraceJob] = field(default_factory=dict)
-    waiting: list[tuple[int, int]] = field(default_factory=list)
-    placed: dict[int, tuple[int, ...]] = field(default_factory=dict)
+class _SjfBcoScheduler(RigidScheduler):
+    """SJF-BCO at work.
 
-    def refuses(self, job: TraceJob) -> str | None:
-        return too_wide(self.setting, "sjf_bco", job)
+    `loads`: load of every GPU by its number. As printed, the loads of a batch only grow; as meant, an ended job has
+    none.
+    """
+
+    policy = "sjf_bco"
+    rule: Rule
+    only_grow: bool
+    loads: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.loads = [0] * self.setting.gpu_count
 
     def decide(self, observation: Observation) -> Decision:
-        self.jobs.update((index, observation.jobs[index].job) for index in observation.arrived)
-        for index in (*observation.ended, *observation.stopped):
-            self._forget(index)
-        for index in dict.fromkeys((*observation.arrived, *observation.stopped)):
-            active = observation.jobs[index]
-            if active.share is None:
-                insort(self.waiting, (active.job.gpus, index))
-            else:  # it ran before the policy began
-                self._place(index, active.share.gpus)
-        for index in observation.ended:
-            self.jobs.pop(index, None)
-        if observation.ended:  # live, jobs may be cancelled that wait
-            self.waiting = [one for one in self.waiting if one[1] in self.jobs]
+        loaded: Iterable[int] = observation.arrived  # some may have run before the policy began
+        if not self.only_grow:
+            self.loads, loaded = [0] * self.setting.gpu_count, observation.jobs
+        for index in loaded:
+            self._load(observation.jobs[index].job, observation.jobs[index].gpus)
         held = (share.gpus for share in observation.shares)
         free = set(range(self.setting.gpu_count)).difference(observation.down, *held)
-        return Decision((*observation.shares, *self._started(free, observation.dead)))
+        boards = [
+            [GpuLedger([self.setting.gpus_of[k] for k in part.servers], self.loads, free) for part in pool]
+            for pool in self.setting.pools_up(observation.dead)
+        ]
+
+        def place(job: TraceJob, held: Container[int]) -> tuple[int, ...] | None:
+            pools = (pool.number for group in self.setting.pool_choice.of(job) for pool in group)
+            own = (board for number in pools if number not in held for board in boards[number])
+            chosen = next((gpus for board in own if (gpus := self.rule(job.gpus, board)) is not None), None)
+            if chosen is None:
+                return None
+            free.difference_update(chosen)
+            self._load(job, chosen)
+            return tuple(sorted(chosen))
+
+        waiting = [active for active in observation.jobs.values() if active.share is None]
+        waiting.sort(key=lambda active: (active.job.gpus, active.index))
+        return Decision((*observation.shares, *started_in_turn(self.setting, waiting, place)))
 
     def state(self) -> Plain:
-        return {"loads": self.loads if self.variant == "literal" else []}
+        return {"loads": self.loads if self.only_grow else []}
 
     def restore(self, state: Plain, observation: Observation) -> None:
         """Restore the loads; only loads as they are printed are of jobs that are no longer there."""
-        count = self.setting.gpu_count if self.variant == "literal" else 0
-        checked(state, fields(loads=listed(whole(), count, count)))
-        self.jobs = {index: observation.jobs[index].job for index in observation.known & observation.jobs.keys()}
-        self.placed = {
-            index: share.gpus
-            for share in observation.shares
-            for index in share.jobs
-            if index not in observation.arrived
-        }
-        waiting = observation.known - self.placed.keys() - {*observation.ended, *observation.stopped}
-        self.waiting = sorted((observation.jobs[index].job.gpus, index) for index in waiting)
-        if self.variant == "literal":
-            self.loads = list(state["loads"])
-            return
-        for index, gpus in self.placed.items():
-            self._load(index, gpus, 1)
+        count = self.setting.gpu_count if self.only_grow else 0
+        self.loads = list(checked(state, fields(loads=listed(whole(), count, count)))["loads"])
 
-    def _started(self, free: set[int], dead: frozenset[int]) -> list[Share]:
-        boards = [
-            [GpuLedger([self.setting.gpus_of[k] for k in part.servers], self.loads, free) for part in pool]
-            for pool in self.setting.pools_up(dead)
-        ]
-        rule = rule_of(self.variant, self.threshold, Fraction(self.spread))
-        shares: list[Share] = []
-        held = HeldPools(self.setting)
-        for need, index in self.waiting:
-            groups = self.setting.pool_choice.of(self.jobs[index])
-            pools = (pool.number for group in groups for pool in group if pool.number not in held.numbers)
-            own = (board for number in pools for board in boards[number])
-            chosen = next((gpus for board in own if (gpus := rule(need, board)) is not None), None)
-            if chosen is None:
-                if held.hold(self.jobs[index]):
-                    break
-                continue
-            gpus = tuple(sorted(chosen))
-            free.difference_update(gpus)
-            self._place(index, gpus)
-            shares.append(Share((index,), gpus))
-        started = {index for share in shares for index in share.jobs}
-        self.waiting = [one for one in self.waiting if one[1] not in started]
-        return shares
-
-    def _place(self, index: int, gpus: tuple[int, ...]) -> None:
-        """Note the GPUs of a job that runs, and its load."""
-        self.placed[index] = gpus
-        self._load(index, gpus, 1)
-
-    def _forget(self, index: int) -> None:
-        """Take the load of an ended job away; as printed, the loads of a batch only grow.
-
-        A simulation that was put aside has forgotten those that had ended by then.
-        """
-        gpus = self.placed.pop(index, ())
-        if self.variant == "intent":
-            self._load(index, gpus, -1)
-
-    def _load(self, index: int, gpus: Sequence[int], sign: int) -> None:
+    def _load(self, job: TraceJob, gpus: Sequence[int]) -> None:
         for gpu in gpus:
-            self.loads[gpu] += sign * self.setting.performance.alone_us(self.jobs[index])
+            self.loads[gpu] += self.setting.performance.alone_us(job)
 
 
 def _start(setting: ClusterSetting, options: Mapping[str, str]) -> _SjfBcoScheduler:
-    variant: Variant = "intent" if options["variant"] == "intent" else "literal"
-    loads = [0] * setting.gpu_count
-    return _SjfBcoScheduler(setting, variant, int(options["threshold"]), int(options["spread"]), loads)
+    rule = rule_of(
+        "intent" if options["variant"] == "intent" else "literal",
+        int(options["threshold"]),
+        Fraction(options["spread"]),
+    )
+    return _SjfBcoScheduler(setting, options, rule, options["variant"] == "literal")
 
 
 SJF_BCO = NamedPolicy(

@@ -9,8 +9,7 @@ Feitelson, IEEE TPDS 18(6), 2007). A job that outlives its estimate is expected 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, groupby
 from typing import ClassVar, NamedTuple
@@ -19,11 +18,11 @@ from jigsaw_opt.errors import unsupported
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.option_values import hours, hours_us
-from jigsaw_opt.scheduling.placement.placing import PLACEMENTS, FreeGpus, too_wide
+from jigsaw_opt.scheduling.placement.placing import PLACEMENTS, FreeGpus
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, rows, whole
-from jigsaw_opt.scheduling.policies import NamedPolicy
+from jigsaw_opt.scheduling.policies import NamedPolicy, RigidScheduler
 from jigsaw_opt.scheduling.policies.slurm.server_reservations import ServerReservations
-from jigsaw_opt.scheduling.policy import NEVER_STOPS, ClusterSetting, JobState, Observation
+from jigsaw_opt.scheduling.policy import NEVER_STOPS, JobState, Observation
 
 _HOUR_US = 3_600_000_000
 _UNKNOWN_US = 24 * _HOUR_US
@@ -59,9 +58,9 @@ class _FreeGpusOverTime:
     def __init__(self, now_us: int, gpus: int) -> None:
         self.times, self.free = [now_us], [gpus]
 
-    def add(self, start_us: int, end_us: int, gpus: int) -> None:
-        """Free so many GPUs more, or fewer where `gpus` is below 0, from one time to another."""
-        for k in range(self._at(start_us), self._at(end_us)):
+    def add(self, gpus: int, start_us: int, end_us: int | None = None) -> None:
+        """Free so many GPUs more, or fewer where `gpus` is below 0, from one time to another, or for ever."""
+        for k in range(self._at(start_us), len(self.times) if end_us is None else self._at(end_us)):
             self.free[k] += gpus
 
     def _at(self, time_us: int) -> int:
@@ -85,12 +84,24 @@ class _FreeGpusOverTime:
         return None
 
 
+class _Queue(NamedTuple):
+    """The jobs that wait, each with its estimate, and the GPUs that are free.
+
+    `ends`: when the jobs that run are expected to end, after now, and their GPUs.
+    """
+
+    now_us: int
+    waiting: list[tuple[JobState, int]]
+    ends: list[tuple[int, tuple[int, ...]]]
+    free: FreeGpus
+
+
 @dataclass(frozen=True, slots=True)
 class _Reservation:
     """A reservation of a waiting job: its types by number, its shadow time, and the GPUs that are free then."""
 
     job: TraceJob
-    kinds: set[int]
+    kinds: Collection[int]
     shadow_us: int
     later: FreeGpus
 
@@ -102,36 +113,24 @@ class _Reservation:
 
 
 @dataclass(slots=True)
-class BackfillScheduler:
-    """Backfill at work, over jobs in order of submission; who inherits may have another order.
+class BackfillScheduler(RigidScheduler):
+    """Backfill at work, over jobs in order of submission; who inherits may have another order."""
 
-    `policy, options`: the name of the policy in messages, and the values of `BACKFILL_OPTIONS`.
-    """
-
-    policy: str
-    setting: ClusterSetting
-    options: Mapping[str, str]
+    policy = "backfill"
     keeps_reservations: ClassVar[bool] = True
     """Whether reservations of conservative backfill stay from one decision to the next."""
     conservative: bool = field(init=False)
-    whole_servers: bool = field(init=False)
     recent: bool = field(init=False)
-    default_us: int | None = field(init=False)
     placement: str = field(init=False)
     runs: dict[int, _EstimatedRun] = field(default_factory=dict)
     lengths: dict[str, list[int]] = field(default_factory=dict)
     reserved: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.conservative, limit = self.options["kind"] == "conservative", self.options["default_limit"]
-        self.recent, self.placement = self.options["estimates"] == "recent", self.options["placement"]
-        self.default_us = None if limit == "none" else hours_us(limit)
-        self.whole_servers = self.options["reserve"] == "servers"
-        if (
-            self.conservative
-            and not self.whole_servers
-            and (self.placement == "consolidated" or len(self.setting.parts) > 1)
-        ):
+        self.conservative, self.placement = self.options["kind"] == "conservative", self.options["placement"]
+        self.recent = self.options["estimates"] == "recent"
+        by_number = self.conservative and self.options["reserve"] == "gpus"
+        if by_number and (self.placement == "consolidated" or len(self.setting.parts) > 1):
             raise unsupported(
                 "policy",
                 f"{self.policy}:kind=conservative reserves GPUs by their number, wherever they are: on a cluster in"
@@ -146,31 +145,35 @@ class BackfillScheduler:
                 f" {self.policy}:default_limit=24 takes 24 hours for such jobs, and {self.policy}:estimates=recent"
                 " predicts from the last jobs of each user"
             )
-        return too_wide(self.setting, self.policy, job)
+        return RigidScheduler.refuses(self, job)
 
     def decide(self, observation: Observation) -> Decision:
         """Start what may start; all that runs goes on."""
         self._learn(observation)
-        choice = self.setting.pool_choice
+        now_us, choice = observation.now_us, self.setting.pool_choice
         waiting = [one for one in observation.jobs.values() if one.share is None and choice.of(one.job)]
         if self.conservative and observation.dead:  # it counts GPUs, and must not count on what no links join
             most = self.setting.most_joined(observation.down, observation.dead)
             waiting = [one for one in waiting if one.job.gpus <= max(most[kind] for kind in choice.types_of(one.job))]
-        waiting = self.in_order(waiting, observation)
+        lengths = [(one, self._estimate_us(one.job)) for one in self.in_order(waiting, observation)]
         free = FreeGpus(self.setting, observation.shares, observation.down, observation.dead)
-        held = {index: share.gpus for share in observation.shares for index in share.jobs}
+        shares = list(observation.shares)
+        ends = [(self.runs[index].end_us(now_us), share.gpus) for share in shares for index in share.jobs]
         by_number = self._conservative if self.conservative else self._easy
-        start = self._by_server if self.whole_servers else by_number
-        started = dict(start(observation.now_us, waiting, held, free))
-        shares = (*observation.shares, *(Share((index,), gpus) for index, gpus in started.items()))
-        wake_us = None
-        if len(started) < len(waiting) and self.runs:
-            wake_us = min(run.end_us(observation.now_us) for run in self.runs.values())
-        return Decision(shares, wake_us)
+        start = self._by_server if self.options["reserve"] == "servers" else by_number
+        for active, gpus in start(_Queue(now_us, lengths, ends, free)):
+            self._begin(active, now_us)
+            ends.append((self.runs[active.index].end_us(now_us), gpus))
+            shares.append(Share((active.index,), gpus))
+        wakes = (run.end_us(now_us) for run in self.runs.values())
+        waits = len(shares) - len(observation.shares) < len(waiting)
+        return Decision(tuple(shares), min(wakes, default=None) if waits else None)
 
     def limit_us(self, job: TraceJob) -> int | None:
         """Return for how long a job may run; None where nothing says so."""
-        return self.default_us if job.time_limit_us is None else job.time_limit_us
+        limit = self.options["default_limit"]
+        default_us = None if limit == "none" else hours_us(limit)
+        return default_us if job.time_limit_us is None else job.time_limit_us
 
     def in_order(self, waiting: list[JobState], observation: Observation) -> list[JobState]:
         """Return the jobs that wait in the order in which they may start."""
@@ -240,27 +243,22 @@ class BackfillScheduler:
 
     # EASY ---------------------------------------------------------------------------------------------------
 
-    def _easy(
-        self, now_us: int, waiting: Sequence[JobState], held: Mapping[int, tuple[int, ...]], free: FreeGpus
-    ) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Yield the jobs that start, with their GPUs, and take these from `free`.
+    def _easy(self, queue: _Queue) -> Iterator[tuple[JobState, tuple[int, ...]]]:
+        """Yield the jobs that start, with their GPUs.
 
         The first job that does not fit has a reservation at its shadow time. A later one starts if it is expected to
         end by then, or if the first one still finds GPUs then without those of the later one. Where there are several
         types of GPU, so has the first one that shares no type with those that have one.
         """
-        held, heads = dict(held), list[_Reservation]()
-        for active in waiting:
-            end_us = now_us + self._estimate_us(active.job)
-            gpus = self._beside(heads, active.job, end_us, free)
+        heads = list[_Reservation]()
+        for active, length_us in queue.waiting:
+            gpus = self._beside(heads, active.job, queue.now_us + length_us, queue.free)
             if gpus is not None:
-                self._begin(active, now_us)
-                held[active.index] = gpus
-                yield active.index, gpus
+                yield active, gpus
                 continue
-            kinds = {group[0].kind for group in self.setting.pool_choice.of(active.job)}
-            if kinds.isdisjoint(kind for head in heads for kind in head.kinds):
-                found = self._shadow(now_us, active, held, free)
+            kinds = self.setting.pool_choice.kinds_of(active.job)
+            if not any(kind in head.kinds for head in heads for kind in kinds):
+                found = self._shadow(active.job, queue)
                 if found is not None:  # else too few GPUs are up
                     heads.append(_Reservation(active.job, kinds, *found))
 
@@ -281,104 +279,93 @@ class BackfillScheduler:
             delaying.update(pool.number for pool in self.setting.pools if pool.kind == kind)
         return None
 
-    def _shadow(
-        self, now_us: int, head: JobState, held: Mapping[int, tuple[int, ...]], free: FreeGpus
-    ) -> tuple[int, FreeGpus] | None:
+    def _shadow(self, job: TraceJob, queue: _Queue) -> tuple[int, FreeGpus] | None:
         """Return when jobs that run are expected to leave enough GPUs, and those free then; None for never."""
-        later = free.copy()
-        ends = sorted((self.runs[index].end_us(now_us), gpus) for index, gpus in held.items())
-        for end_us, those in groupby(ends, key=lambda one: one[0]):
+        later = queue.free.copy()
+        for end_us, those in groupby(sorted(queue.ends), key=lambda one: one[0]):
             for _, gpus in those:
                 later.add(gpus)
-            if later.copy().place(head.job, self.placement) is not None:
+            if later.copy().place(job, self.placement) is not None:
                 return end_us, later
         return None
 
     # Whole servers ------------------------------------------------------------------------------------------
 
-    def _by_server(
-        self, now_us: int, waiting: Sequence[JobState], held: Mapping[int, tuple[int, ...]], free: FreeGpus
-    ) -> Iterator[tuple[int, tuple[int, ...]]]:
+    def _by_server(self, queue: _Queue) -> Iterator[tuple[JobState, tuple[int, ...]]]:
         """Yield the jobs that start, with their GPUs.
 
         Jobs that do not start have whole servers reserved, which are made anew each time: all of them, or under EASY
         the first one of those that share a type.
         """
-        ends = ((self.runs[index].end_us(now_us), gpus) for index, gpus in held.items())
-        reservations = ServerReservations(self.setting, now_us, free, ends)
-        lengths = [self._estimate_us(active.job) for active in waiting]
-        widths, reserving = [active.job.gpus for active in waiting], set[int]()
-        least = zip(waiting, lengths, _least_behind(widths), _least_behind(lengths), strict=True)
-        for active, length_us, fewest, shortest_us in least:
+        now_us, reserving = queue.now_us, set[int]()
+        reservations = ServerReservations(self.setting, now_us, queue.free, queue.ends)
+        widths, lengths = (
+            [active.job.gpus for active, _ in queue.waiting],
+            [length_us for _, length_us in queue.waiting],
+        )
+        least = zip(queue.waiting, _least_behind(widths), _least_behind(lengths), strict=True)
+        for (active, length_us), fewest, shortest_us in least:
             if not reservations.may_start(fewest, shortest_us):  # nor may anybody behind; reservations are not kept
                 break
             found = reservations.earliest(active.job, length_us, self.placement)
             if found is None:  # too few GPUs are up
                 continue
             start_us, gpus = found
-            kinds = {group[0].kind for group in self.setting.pool_choice.of(active.job)}
+            kinds = self.setting.pool_choice.kinds_of(active.job)
             if start_us == now_us:
-                self._begin(active, now_us)
                 reservations.start(now_us + length_us, gpus)
-                yield active.index, gpus
-            elif self.conservative or kinds.isdisjoint(reserving):
-                reserving |= kinds
+                yield active, gpus
+            elif self.conservative or reserving.isdisjoint(kinds):
+                reserving.update(kinds)
                 reservations.reserve(start_us, start_us + length_us, gpus)
 
     # Conservative -------------------------------------------------------------------------------------------
 
-    def _conservative(
-        self, now_us: int, waiting: Sequence[JobState], held: Mapping[int, tuple[int, ...]], free: FreeGpus
-    ) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Yield the jobs that start, with their GPUs, and take these from `free`.
+    def _conservative(self, queue: _Queue) -> Iterator[tuple[JobState, tuple[int, ...]]]:
+        """Yield the jobs that start, with their GPUs.
 
         In order of submission every job moves to the earliest time that delays no reservation of another. Where the
         reservations do not fit any more, as after an estimate was too short, all are made anew in that order. If they
         are not kept for the next decision, none is made once nobody behind could start now.
         """
-        lengths = {active.index: self._estimate_us(active.job) for active in waiting}
-        sizes = {active.index: active.job.gpus for active in waiting}
-        known = ((index, self.reserved[index]) for index in lengths if index in self.reserved)
-        reserved = {index: (max(now_us, start_us), kind) for index, (start_us, kind) in known}
-        profiles = self._of_running(now_us, held, free)
-        for index, (start_us, kind) in reserved.items():
-            profiles[kind].add(start_us, start_us + lengths[index], -sizes[index])
+        now_us, profiles, reserved = queue.now_us, self._of_running(queue), dict[int, tuple[int, int]]()
+        for active, length_us in queue.waiting:
+            if active.index in self.reserved:
+                start_us, kind = self.reserved[active.index]
+                reserved[active.index] = start_us, kind = max(now_us, start_us), kind
+                profiles[kind].add(-active.job.gpus, start_us, start_us + length_us)
         if min(min(profile.free) for profile in profiles.values()) < 0:
-            profiles, reserved = self._of_running(now_us, held, free), {}
+            profiles, reserved = self._of_running(queue), {}
         self.reserved = {}
-        for active, least in zip(waiting, _least_behind([*sizes.values()]), strict=True):
+        widths = [active.job.gpus for active, _ in queue.waiting]
+        for (active, length_us), gpus, least in zip(queue.waiting, widths, _least_behind(widths), strict=True):
             if not self.keeps_reservations and max(profile.free[0] for profile in profiles.values()) < least:
                 break  # nobody behind can start, so their reservations would tell nothing
-            index, length_us, gpus = active.index, lengths[active.index], sizes[active.index]
-            if index in reserved:
-                start_us, kind = reserved[index]
+            if active.index in reserved:
+                start_us, kind = reserved[active.index]
                 # Its own reservation is not in its way when the job looks for an earlier time.
-                profiles[kind].add(start_us, start_us + length_us, gpus)
-            kinds = [group[0].kind for group in self.setting.pool_choice.of(active.job)]
+                profiles[kind].add(gpus, start_us, start_us + length_us)
+            kinds = self.setting.pool_choice.kinds_of(active.job)
             times = [(profiles[kind].earliest(gpus, length_us), kind) for kind in kinds]
             first = min(((us, rank, kind) for rank, (us, kind) in enumerate(times) if us is not None), default=None)
             if first is None:  # too few GPUs are up
                 continue
             earliest_us, _, kind = first
-            profiles[kind].add(earliest_us, earliest_us + length_us, -gpus)
+            profiles[kind].add(-gpus, earliest_us, earliest_us + length_us)
             others = [pool.number for pool in self.setting.pools if pool.kind != kind]
-            found = free.place(active.job, self.placement, others) if earliest_us == now_us else None
-            if found is None and self.keeps_reservations:
-                self.reserved[index] = earliest_us, kind
-            elif found is not None:
-                self._begin(active, now_us)
-                yield index, found
+            found = queue.free.place(active.job, self.placement, others) if earliest_us == now_us else None
+            if found is not None:
+                yield active, found
+            elif self.keeps_reservations:
+                self.reserved[active.index] = earliest_us, kind
 
-    def _of_running(
-        self, now_us: int, held: Mapping[int, tuple[int, ...]], free: FreeGpus
-    ) -> dict[int, _FreeGpusOverTime]:
+    def _of_running(self, queue: _Queue) -> dict[int, _FreeGpusOverTime]:
         """Return what is free of each type when only the jobs that run hold GPUs, until they are expected to end."""
-        counts = Counter(pool.kind for gpus in held.values() for pool in map(self.setting.pool_of.__getitem__, gpus))
+        profiles: dict[int, _FreeGpusOverTime] = {}
         for pool in self.setting.pools:
-            counts[pool.kind] += free.count_in(pool)
-        profiles = {kind: _FreeGpusOverTime(now_us, count) for kind, count in counts.items()}
-        for index, gpus in held.items():
-            profiles[self.setting.pool_of[gpus[0]].kind].add(now_us, self.runs[index].end_us(now_us), -len(gpus))
+            profiles.setdefault(pool.kind, _FreeGpusOverTime(queue.now_us, 0)).free[0] += queue.free.count_in(pool)
+        for end_us, gpus in queue.ends:
+            profiles[self.setting.pool_of[gpus[0]].kind].add(len(gpus), end_us)
         return profiles
 
 
@@ -387,9 +374,5 @@ def _least_behind(values: Sequence[int]) -> list[int]:
     return list(accumulate(reversed(values), min))[::-1]
 
 
-def _start(setting: ClusterSetting, options: Mapping[str, str]) -> BackfillScheduler:
-    return BackfillScheduler("backfill", setting, options)
-
-
 _WORDS = "EASY or conservative backfill: in order of submission; others start where they delay nobody"
-BACKFILL = NamedPolicy("backfill", _WORDS, _start, BACKFILL_OPTIONS, NEVER_STOPS)
+BACKFILL = NamedPolicy("backfill", _WORDS, BackfillScheduler, BACKFILL_OPTIONS, NEVER_STOPS)

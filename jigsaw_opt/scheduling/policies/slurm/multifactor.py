@@ -38,6 +38,7 @@ _NEEDS = {"shares": "account", "qos": "qos", "priority_weight_qos": "qos", "prio
 
 @dataclass(slots=True)
 class _MultifactorScheduler(BackfillScheduler):
+    policy = "multifactor"
     keeps_reservations = False  # Slurm makes them anew each time
     priorities: PrioritySettings = field(default_factory=PrioritySettings)
     since_us: int = 0
@@ -157,7 +158,7 @@ def _start(setting: ClusterSetting, options: Mapping[str, str]) -> _MultifactorS
         if priorities.number(name) and not known:
             message = f"{option_name(name)} weighs priorities that no file states: give multifactor:{file}=FILE"
             raise missing_option("policy", message)
-    return _MultifactorScheduler("multifactor", setting, options, priorities=priorities)
+    return _MultifactorScheduler(setting, options, priorities=priorities)
 
 
 MULTIFACTOR = NamedPolicy(
