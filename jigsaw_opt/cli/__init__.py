@@ -1,6 +1,6 @@
 """The command line: arguments, calls and printing, one module a subcommand, in folders by subject.
 
-A subcommand is a module with ``configure(parser)`` and ``run(arguments) -> exit code``. It is loaded when it is asked
+A subcommand is a module with ``ARGUMENTS`` and ``run(arguments) -> exit code``. It is loaded when it is asked
 for, and imports what it calls inside ``run``, so that help is printed at once.
 """
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from jigsaw_opt.cli.clusters.simulate_setting import configure_setting, given_parts
+from jigsaw_opt.cli.clusters.simulate_setting import SETTING, given_parts
+from jigsaw_opt.cli.common.arguments import Arguments
 from jigsaw_opt.cli.common.options import warn_of_policies
 from jigsaw_opt.cli.common.output import ended, flush, goes_on_from, note, print_json, print_table
 from jigsaw_opt.cli.common.parser import whole_numbers
-from jigsaw_opt.cli.common.sweeping import came_to, configure_engine, engine_of, reporter
+from jigsaw_opt.cli.common.sweeping import came_to, engine_arguments, engine_of, reporter
 from jigsaw_opt.text import json_text
 
 if TYPE_CHECKING:
@@ -27,41 +27,19 @@ _SHOWN = (
     "worst_fairness",
     "gpu_hours",
 )
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.add_argument(
-        "workload",
-        metavar="[FORMAT:]FILE",
-        help="a workload in CSV, or a trace in a format of others (philly, itp, ...)",
-    )
-    configure_setting(parser)
-    parser.add_argument(
-        "--baseline",
-        metavar="NAME[:OPTION=VALUE...]",
-        help="what to compare with: the policy in use now, or recorded, what the trace says happened "
-        "(default: recorded where the trace tells all starts and ends, else fifo)",
-    )
-    parser.add_argument(
-        "--policy",
-        nargs="+",
-        action="extend",
-        metavar="NAME[:OPTION=VALUE...]",
-        help="policies to compare with it (default: all that work with the workload)",
-    )
-    parser.add_argument("--seeds", metavar="NUMBERS", help="seeds of draws (default: 0,1,2; 0 where nothing is drawn)")
-    parser.add_argument(
-        "--measure",
-        default="mean_completion_h",
-        metavar="NAME",
-        help="measure that ranks the policies (default: mean_completion_h)",
-    )
-    configure_engine(parser, "simulations")
-    parser.set_defaults(threads=1)
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="folder for rows and page")
-    parser.add_argument("--json", action="store_true", help="print all figures as JSON")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+ARGUMENTS: Arguments = {
+    "workload [FORMAT:]FILE": "a workload in CSV, or a trace in a format of others (philly, itp, ...)",
+    **SETTING,
+    "--baseline NAME[:OPTION=VALUE...]": "what to compare with: the policy in use now, or recorded, what the trace"
+    " says happened (default: recorded where the trace tells all starts and ends, else fifo)",
+    "--policy NAME[:OPTION=VALUE...] ...": "policies to compare with it (default: all that work with the workload)",
+    "--seeds NUMBERS": "seeds of draws (default: 0,1,2; 0 where nothing is drawn)",
+    "--measure NAME = mean_completion_h": "measure that ranks the policies",
+    **engine_arguments("simulations"),
+    "-o, --output DIR !": "folder for rows and page",
+    "--json": "print all figures as JSON",
+    "-q, --quiet": "no progress",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -7,14 +7,15 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.cli.clusters.simulate_setting import configure_setting, given_parts
-from jigsaw_opt.cli.clusters.simulate_sweep import configure_sweep, run_simulations
+from jigsaw_opt.cli.clusters.simulate_setting import SETTING, given_parts
+from jigsaw_opt.cli.clusters.simulate_sweep import run_simulations
+from jigsaw_opt.cli.common.arguments import Arguments
 from jigsaw_opt.cli.common.options import warn_of_policies
 from jigsaw_opt.cli.common.output import ended, flush, goes_on_from, note, print_json, print_table
+from jigsaw_opt.cli.common.sweeping import engine_arguments
 from jigsaw_opt.errors import missing_option, out_of_range
 from jigsaw_opt.text import counted
 
@@ -25,41 +26,24 @@ if TYPE_CHECKING:
 EXAMPLE = "jigsaw simulate --workload day --cluster 2x4 --policy fifo -o results"
 _MOST_HOURS = 2.5e6
 _STEPS_A_LOOK = 64
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.add_argument(
-        "--workload",
-        required=True,
-        nargs="+",
-        action="extend",
-        metavar="[FORMAT:]FILE",
-        help="a workload in CSV, or a trace in a format of others (pollux, philly, alibaba, itp, muri, ...)",
-    )
-    parser.add_argument(
-        "--policy",
-        required=True,
-        nargs="+",
-        action="extend",
-        metavar="NAME[:OPTION=VALUE...]",
-        help="as in fifo or las:placement=packed",
-    )
-    configure_setting(parser)
-    _configure_run(parser)
-    configure_sweep(parser)
-
-
-def _configure_run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--until", type=float, metavar="HOURS", help="stop at this time of the workload")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of draws (default: 0)")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="folder for the results")
-    parser.add_argument(
-        "--resume", action="store_true", help="go on from the snapshot that an interrupt left in the folder"
-    )
-    parser.add_argument("--force", action="store_true", help="replace the results of another run in the folder")
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+ARGUMENTS: Arguments = {
+    "--workload [FORMAT:]FILE ... !": "a workload in CSV, or a trace in a format of others (pollux, philly, alibaba,"
+    " itp, muri, ...)",
+    "--policy NAME[:OPTION=VALUE...] ... !": "as in fifo or las:placement=packed",
+    **SETTING,
+    "--until HOURS": "stop at this time of the workload",
+    "--seed N = 0": "seed of draws",
+    "-o, --output DIR !": "folder for the results",
+    "--resume": "go on from the snapshot that an interrupt left in the folder",
+    "--force": "replace the results of another run in the folder",
+    "--json": "print the summary as JSON",
+    "-q, --quiet": "no progress",
+    "sweep:": {
+        "--sweep": "several workloads, policies and seeds; can be resumed",
+        "--seeds NUMBERS": "as in 0,1,2 (default: --seed)",
+        **engine_arguments("simulations"),
+    },
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

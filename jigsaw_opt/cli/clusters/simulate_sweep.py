@@ -11,22 +11,13 @@ from jigsaw_opt.cli.clusters.simulate_setting import given_parts
 from jigsaw_opt.cli.common.options import warn_of_policies
 from jigsaw_opt.cli.common.output import goes_on_from, note, print_table
 from jigsaw_opt.cli.common.parser import whole_numbers
-from jigsaw_opt.cli.common.sweeping import Rows, came_to, configure_engine, engine_of, reporter, tell_sweep
+from jigsaw_opt.cli.common.sweeping import Rows, came_to, engine_of, reporter, tell_sweep
 from jigsaw_opt.errors import not_together
 
 if TYPE_CHECKING:
     from jigsaw_opt.sweeps.folder import SweepTables
 
 _SHOWN = ("mean_completion_h", "p99_completion_h", "makespan_h", "cluster_efficiency", "worst_fairness", "restarts")
-
-
-def configure_sweep(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that only a sweep has."""
-    group = parser.add_argument_group("sweep")
-    group.add_argument("--sweep", action="store_true", help="several workloads, policies and seeds; can be resumed")
-    group.add_argument("--seeds", metavar="NUMBERS", help="as in 0,1,2 (default: --seed)")
-    configure_engine(group, "simulations")
-    parser.set_defaults(threads=1)
 
 
 def run_simulations(arguments: argparse.Namespace) -> int:

@@ -5,48 +5,27 @@ from __future__ import annotations
 import argparse
 from threading import Event
 
-from jigsaw_opt.cli.clusters.simulate_setting import configure_setting, given_parts
+from jigsaw_opt.cli.clusters.simulate_setting import given_parts, setting_arguments
+from jigsaw_opt.cli.common.arguments import Arguments
 from jigsaw_opt.cli.common.output import ended, note, print_json
 from jigsaw_opt.text import counted
 
 EXAMPLE = "jigsaw when slurm:sacct.txt 4711 --cluster 16x8:a100 --policy backfill:default_limit=24"
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.add_argument(
-        "queue",
-        metavar="[FORMAT:]QUEUE",
-        help="jobs that wait, run and have ended: a workload in CSV, or a list of slurm, kubernetes, alibaba, ...",
-    )
-    parser.add_argument("job", metavar="JOB", help="a job that waits")
-    configure_setting(parser, ("columns", "cluster", "speeds", "round"))
-    parser.add_argument(
-        "--policy",
-        default="backfill",
-        metavar="NAME[:OPTION=VALUE...]",
-        help="who decides, as in fifo or backfill:default_limit=24 (default: backfill)",
-    )
-    parser.add_argument(
-        "--at",
-        metavar="TIME",
-        help="ask at this time: a date as 2026-01-31T08:30, or hours from the first submission"
-        " (default: the last time in QUEUE)",
-    )
-    parser.add_argument(
-        "--no-arrivals", action="store_true", help="no later jobs; else they arrive as on days before, drawn by --seed"
-    )
-    parser.add_argument(
-        "--questions",
-        type=int,
-        default=30,
-        metavar="N",
-        help="moments of the last days at which the same is asked; how far the answers were wrong corrects the"
-        " intervals (default: 30; 0: none)",
-    )
-    parser.add_argument("--samples", type=int, default=200, metavar="N", help="simulations of the queue (default: 200)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of draws (default: 0)")
-    parser.add_argument("--json", action="store_true", help="print all figures as JSON")
+ARGUMENTS: Arguments = {
+    "queue [FORMAT:]QUEUE": "jobs that wait, run and have ended: a workload in CSV, or a list of slurm, kubernetes,"
+    " alibaba, ...",
+    "job JOB": "a job that waits",
+    **setting_arguments("columns", "cluster", "speeds", "round"),
+    "--policy NAME[:OPTION=VALUE...] = backfill": "who decides, as in fifo or backfill:default_limit=24",
+    "--at TIME": "ask at this time: a date as 2026-01-31T08:30, or hours from the first submission (default: the last"
+    " time in QUEUE)",
+    "--no-arrivals": "no later jobs; else they arrive as on days before, drawn by --seed",
+    "--questions N = 30": "moments of the last days at which the same is asked; how far the answers were wrong"
+    " corrects the intervals (default: 30; 0: none)",
+    "--samples N = 200": "simulations of the queue",
+    "--seed N = 0": "seed of draws",
+    "--json": "print all figures as JSON",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

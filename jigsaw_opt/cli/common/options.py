@@ -1,34 +1,19 @@
-"""Options that several commands share: the depth rule, and limits, seed and threads of solves."""
+"""What several commands make of their options: warnings of depth rules, and limits, seed and threads of solves."""
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.common.output import note
-from jigsaw_opt.cli.common.parser import add_threads
 from jigsaw_opt.text import named
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem import Instance, Plan
     from jigsaw_opt.solvers.options import Options
 
-_RULES = "full, staircase, rotation or free"
-"""The names in `problem.depth.CHOICES`, which takes too long to load for the help of every command."""
 _MAY_FALL = "workers stop backward passes early, so accuracy may fall; see docs/training-loop.md"
-
-
-def add_plan(parser: argparse.ArgumentParser) -> None:
-    """Add the instance and the plan that a command takes."""
-    parser.add_argument("instance", metavar="INSTANCE", help="an instance document, or the name of a bundled instance")
-    parser.add_argument("plan", type=Path, metavar="PLAN", help="a plan document")
-
-
-def add_depth(parser: argparse._ActionsContainer, default: str) -> None:
-    """Add the option `--depth` to a parser."""
-    parser.add_argument("--depth", default=default, metavar="RULE", help=f"{_RULES} (default: {default})")
 
 
 def warn_of_spb(*rules: str | None) -> None:
@@ -61,22 +46,7 @@ def _warn(subject: str, names: Iterable[str | None]) -> None:
         note(f"{subject} {named(bent)}: {_MAY_FALL}")
 
 
-def add_effort(parser: argparse._ActionsContainer, time_limit: float | None = None) -> None:
-    """Add the limits of a solve, or of all solves of a command together; their seed and their threads.
-
-    `time_limit`: default of all together, in seconds; None for one solve, which goes on until it is done.
-    """
-    of = "" if time_limit is None else " of all solves together"
-    default = "none" if time_limit is None else f"{time_limit:g}"
-    parser.add_argument(
-        "--time-limit", type=float, default=time_limit, metavar="SECONDS", help=f"limit{of} (default: {default})"
-    )
-    parser.add_argument("--work-limit", type=float, metavar="UNITS", help=f"limit{of} in deterministic units")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default: 0)")
-    add_threads(parser, "threads (default: all cores); with 1 and without a time limit, plans repeat")
-
-
-def effort(arguments: argparse.Namespace, **others: Any) -> Options:
+def effort(arguments: Namespace, **others: Any) -> Options:
     """Return the options of a solve, of what was given: limits, seed and threads."""
     from jigsaw_opt.solvers.options import Options
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from jigsaw_opt import __version__
+from jigsaw_opt.cli.common.arguments import add_arguments
 from jigsaw_opt.errors import malformed, not_together
 from jigsaw_opt.text import nearest, printable, suggestion
 
@@ -76,11 +77,6 @@ def file_or_stdout(text: str) -> Path | None:
     return None if text == "-" else Path(text)
 
 
-def add_threads(parser: argparse._ActionsContainer, told: str) -> None:
-    """Add ``--threads``."""
-    parser.add_argument("--threads", type=int, metavar="N", help=told)
-
-
 def size_of(text: str) -> int:
     """Read a size: a whole number of bytes, or a number with a unit."""
     found = _SIZE.fullmatch(text)
@@ -127,7 +123,8 @@ def require_none(arguments: argparse.Namespace, why: str, *names: str) -> None:
 class Command(Parser):
     """The parser of a subcommand, which has its arguments from the moment that it is asked for.
 
-    `module`: in this room; it has ``configure(parser)`` and ``run(arguments) -> exit code``, some an ``EXAMPLE``.
+    `module`: in this room; it has ``ARGUMENTS`` and ``run(arguments) -> exit code``, some a ``USAGE``
+    and an ``EXAMPLE``.
     """
 
     def __init__(self, module: str, **others: Any) -> None:
@@ -141,7 +138,8 @@ class Command(Parser):
             module = import_module(f"jigsaw_opt.cli.{self._module}")
             example = getattr(module, "EXAMPLE", None)
             self.description, self.epilog = module.__doc__, None if example is None else f"example: {example}"
-            module.configure(self)
+            self.usage = getattr(module, "USAGE", None)
+            add_arguments(self, module.ARGUMENTS)
             self.set_defaults(run=module.run)
         return self
 

@@ -20,17 +20,6 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 
 
-def add_progress(parser: argparse.ArgumentParser, more: str = "") -> None:
-    """Add the options ``-q`` and ``-v``.
-
-    `more`: what ``-v`` shows besides.
-    """
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help=f"progress as lines, also where there is no terminal{more}"
-    )
-
-
 def searched(
     arguments: argparse.Namespace,
     options: Options,

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from jigsaw_opt.cli.common.arguments import Arguments
 from jigsaw_opt.cli.common.output import ended, flush, note, print_json
 
 if TYPE_CHECKING:
@@ -16,28 +17,24 @@ if TYPE_CHECKING:
 Rows: TypeAlias = "Sequence[Mapping[str, Any]]"
 
 
-def configure_engine(parser: argparse._ActionsContainer, task: str) -> None:
-    """Add the arguments that say what runs the tasks.
+def engine_arguments(task: str) -> Arguments:
+    """Return the arguments that say what runs the tasks.
 
     `task`: what they are called.
     """
-    parser.add_argument("--jobs", type=int, metavar="N", help=f"{task} at once, on this machine (default: 1)")
-    parser.add_argument(
-        "--engine",
-        choices=("local", "ray"),
-        default="local",
-        help="processes of this machine, or a Ray cluster (default: local)",
-    )
-    parser.add_argument(
-        "--address", metavar="HOST:PORT", help="address of the Ray cluster, or auto for the one that runs here"
-    )
+    return {
+        "--jobs N": f"{task} at once, on this machine (default: 1)",
+        "--engine local|ray = local": "processes of this machine, or a Ray cluster",
+        "--address HOST:PORT": "address of the Ray cluster, or auto for the one that runs here",
+    }
 
 
 def engine_of(arguments: argparse.Namespace) -> SweepEngine:
     """Return the engine that the arguments ask for."""
     from jigsaw_opt.sweeps.engines import sweep_engine
 
-    return sweep_engine(arguments.engine, jobs=arguments.jobs, address=arguments.address, cores=arguments.threads)
+    cores = getattr(arguments, "threads", 1)
+    return sweep_engine(arguments.engine, jobs=arguments.jobs, address=arguments.address, cores=cores)
 
 
 def tell_sweep(arguments: argparse.Namespace, found: SweepTables, show: Callable[[Rows], None]) -> int:

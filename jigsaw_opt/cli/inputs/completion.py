@@ -6,6 +6,7 @@ import argparse
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
+from jigsaw_opt.cli.common.arguments import Arguments
 from jigsaw_opt.cli.common.parser import commands_of
 
 _NOTES = {
@@ -36,11 +37,9 @@ _jigsaw() {{
 }}
 complete -o filenames -F _jigsaw jigsaw
 """
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.add_argument("shell", choices=tuple(_NOTES), help="which shell")
+ARGUMENTS: Arguments = {
+    "shell bash|zsh|fish": "which shell",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -4,140 +4,62 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from jigsaw_opt.cli.common.options import add_depth, warn_of_spb
+from jigsaw_opt.cli.common.arguments import Arguments
+from jigsaw_opt.cli.common.options import warn_of_spb
 from jigsaw_opt.cli.common.output import emit, note, require_output
 from jigsaw_opt.cli.common.parser import file_or_stdout, option_of
 from jigsaw_opt.errors import malformed
 
-_FORMATS = (
-    "format; DAPPLE's profiles are pipedream's, kineto is a trace of the PyTorch profiler, "
-    "chakra are the execution traces of a job's ranks, huggingface is a config.json, of which times are estimated; "
-    "jsplib is a job shop, with options --name and -o alone"
-)
 _LONGEST = 15
 _SIZES = ("parameter_bytes", "activation_bytes")
 _OWN = ("command", "debug", "format", "profiles", "to", "name", "output", "run")
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.add_argument(
-        "format", choices=("pipedream", "deeppool", "kineto", "chakra", "huggingface", "jsplib"), help=_FORMATS
-    )
-    parser.add_argument(
-        "profiles", nargs="+", type=Path, metavar="FILE", help="one measured profile a job; chakra: one job"
-    )
-    parser.add_argument("--gpu-type", metavar="TYPE", help="what they were measured on, as in v100")
-    parser.add_argument(
-        "--batch",
-        type=int,
-        metavar="N",
-        help="deeppool: the batch size to take; huggingface: sequences of a worker's batch",
-    )
-    parser.add_argument(
-        "--layers", action="append", metavar="PATTERN", help="kineto: names of its layers, as 'Linear_*'"
-    )
-    parser.add_argument(
-        "--parameter-bytes",
-        action="append",
-        metavar="LAYER=BYTES",
-        help="kineto: bytes of a layer's parameters (default: as its gradients)",
-    )
-    parser.add_argument(
-        "--activation-bytes",
-        action="append",
-        metavar="LAYER=BYTES",
-        help="kineto: bytes of a layer's activations (default: estimated from shapes)",
-    )
-    parser.add_argument("--segments", type=int, metavar="N", help="most segments of a model (default: 6)")
-    _configure_estimate(parser.add_argument_group("estimates of huggingface"))
-    _configure_cluster(parser.add_argument_group("cluster"))
-    _configure_jobs(parser.add_argument_group("jobs"))
-    parser.add_argument("--name", help="name of the instance (default: the file's)")
-    parser.add_argument(
-        "--to",
-        choices=("instance", "model", "layers"),
-        default="instance",
-        help="what to write: an instance, or of one profile its model, or its layers, for jigsaw partition "
-        "(default: instance)",
-    )
-    parser.add_argument(
-        "--state-factor",
-        type=int,
-        metavar="N",
-        help="layers: bytes of weights, gradients and optimiser state for each byte of parameters "
-        "(default: 1; of huggingface as many as Adam needs)",
-    )
-    parser.add_argument(
-        "-o", "--output", type=file_or_stdout, metavar="FILE", help="where to write (default: standard output)"
-    )
-    # The library has the defaults, so that what was given is told from what was not.
-    parser.set_defaults(depth=None)
-
-
-def _configure_cluster(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--servers", type=int, metavar="N", help="number of servers (default: 2)")
-    group.add_argument("--gpus", type=int, metavar="N", help="GPUs in each server (default: 4)")
-    group.add_argument("--gpu-memory", type=int, metavar="BYTES", help="memory of a GPU (default: 32 GB)")
-    group.add_argument("--topology", metavar="NAME", help="star, tree, line, ring or separate (default: star)")
-    group.add_argument(
-        "--bandwidth",
-        type=int,
-        metavar="BYTES",
-        help="bytes per second of a server's link (default: 1.25 GB, which is 10 Gb/s)",
-    )
-    group.add_argument(
-        "--latency-us",
-        type=int,
-        metavar="US",
-        help="latency of a server's link, in microseconds (default: 0)",
-    )
-    group.add_argument(
-        "--fabric-bandwidth",
-        type=int,
-        metavar="BYTES",
-        help="bytes per second inside a server (default: 12 GB)",
-    )
-
-
-def _configure_estimate(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--tokens", type=int, metavar="N", help="tokens of a sequence (default: 512, or as many as there are positions)"
-    )
-    group.add_argument(
-        "--peak-flops",
-        type=int,
-        metavar="N",
-        help="floating-point operations a second at 16 bits (default: the data sheet's)",
-    )
-    group.add_argument(
-        "--memory-bandwidth",
-        type=int,
-        metavar="BYTES",
-        help="bytes per second of a GPU's memory (default: the data sheet's)",
-    )
-    group.add_argument(
-        "--efficiency", type=int, metavar="PERCENT", help="share of the peak that is reached (default: 40)"
-    )
-
-
-def _configure_jobs(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--workers", type=int, metavar="N", help="workers of each job (default: 4)")
-    group.add_argument(
-        "--iterations",
-        type=int,
-        metavar="N",
-        help="iterations of each job (default: 3; of chakra 1, all that the traces hold)",
-    )
-    add_depth(group, "staircase")
-    group.add_argument(
-        "--objective",
-        choices=("makespan", "weighted_completion", "period"),
-        help="objective (default: makespan)",
-    )
+ARGUMENTS: Arguments = {
+    "format pipedream|deeppool|kineto|chakra|huggingface|jsplib": "format; DAPPLE's profiles are pipedream's, kineto"
+    " is a trace of the PyTorch profiler, chakra are the execution traces of a job's ranks, huggingface is a"
+    " config.json, of which times are estimated; jsplib is a job shop, with options --name and -o alone",
+    "profiles FILE ...": "one measured profile a job; chakra: one job",
+    "--gpu-type TYPE": "what they were measured on, as in v100",
+    "--batch N": "deeppool: the batch size to take; huggingface: sequences of a worker's batch",
+    "--layers PATTERN *": {"help": "kineto: names of its layers, as 'Linear_*'", "default": None},
+    "--parameter-bytes LAYER=BYTES *": {
+        "help": "kineto: bytes of a layer's parameters (default: as its gradients)",
+        "default": None,
+    },
+    "--activation-bytes LAYER=BYTES *": {
+        "help": "kineto: bytes of a layer's activations (default: estimated from shapes)",
+        "default": None,
+    },
+    "--segments N": "most segments of a model (default: 6)",
+    "estimates of huggingface:": {
+        "--tokens N": "tokens of a sequence (default: 512, or as many as there are positions)",
+        "--peak-flops N": "floating-point operations a second at 16 bits (default: the data sheet's)",
+        "--memory-bandwidth BYTES": "bytes per second of a GPU's memory (default: the data sheet's)",
+        "--efficiency PERCENT": "share of the peak that is reached (default: 40)",
+    },
+    "cluster:": {
+        "--servers N": "number of servers (default: 2)",
+        "--gpus N": "GPUs in each server (default: 4)",
+        "--gpu-memory BYTES": "memory of a GPU (default: 32 GB)",
+        "--topology NAME": "star, tree, line, ring or separate (default: star)",
+        "--bandwidth BYTES": "bytes per second of a server's link (default: 1.25 GB, which is 10 Gb/s)",
+        "--latency-us US": "latency of a server's link, in microseconds (default: 0)",
+        "--fabric-bandwidth BYTES": "bytes per second inside a server (default: 12 GB)",
+    },
+    "jobs:": {
+        "--workers N": "workers of each job (default: 4)",
+        "--iterations N": "iterations of each job (default: 3; of chakra 1, all that the traces hold)",
+        "--depth RULE": "full, staircase, rotation or free (default: staircase)",
+        "--objective makespan|weighted_completion|period": "objective (default: makespan)",
+    },
+    "--name NAME": "name of the instance (default: the file's)",
+    "--to instance|model|layers = instance": "what to write: an instance, or of one profile its model, or its layers,"
+    " for jigsaw partition",
+    "--state-factor N": "layers: bytes of weights, gradients and optimiser state for each byte of parameters"
+    " (default: 1; of huggingface as many as Adam needs)",
+    "-o, --output FILE": {"help": "where to write (default: standard output)", "type": file_or_stdout},
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

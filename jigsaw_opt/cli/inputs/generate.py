@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import argparse
 
+from jigsaw_opt.cli.common.arguments import Arguments
 from jigsaw_opt.cli.common.output import emit, require_output
 from jigsaw_opt.cli.common.parser import file_or_stdout
 
 EXAMPLE = "jigsaw generate rack --seed 7 --load 90 -o instance.json"
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.add_argument("family", metavar="FAMILY", help="tiny, server, rack, pod, cluster or crowded")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default: 0); also takes the recipe")
-    parser.add_argument("--servers", type=int, metavar="N", help="number of servers")
-    parser.add_argument("--gpus", type=int, metavar="N", help="GPUs in each server")
-    parser.add_argument("--load", type=int, metavar="PERCENT", help="workers of all jobs per 100 GPUs")
-    parser.add_argument("--bandwidth", type=int, metavar="BYTES", help="bytes per second of a server's link")
-    parser.add_argument("--objective", choices=("makespan", "weighted_completion", "period"), help="objective")
-    parser.add_argument(
-        "-o", "--output", type=file_or_stdout, metavar="FILE", help="where to write (default: standard output)"
-    )
+ARGUMENTS: Arguments = {
+    "family FAMILY": "tiny, server, rack, pod, cluster or crowded",
+    "--seed N = 0": "seed (default: 0); also takes the recipe",
+    "--servers N": "number of servers",
+    "--gpus N": "GPUs in each server",
+    "--load PERCENT": "workers of all jobs per 100 GPUs",
+    "--bandwidth BYTES": "bytes per second of a server's link",
+    "--objective makespan|weighted_completion|period": "objective",
+    "-o, --output FILE": {"help": "where to write (default: standard output)", "type": file_or_stdout},
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.common.arguments import Arguments
 from jigsaw_opt.cli.common.output import print_json, print_table
 
 if TYPE_CHECKING:
     from jigsaw_opt.instances import BestKnown
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.add_argument(
-        "set", nargs="?", metavar="SET", help="only this set: tiny, server, rack, pod, cluster, pipeline or shop"
-    )
-    parser.add_argument("--json", action="store_true", help="print them as JSON")
+ARGUMENTS: Arguments = {
+    "[set] SET": "only this set: tiny, server, rack, pod, cluster, pipeline or shop",
+    "--json": "print them as JSON",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

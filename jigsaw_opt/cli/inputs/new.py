@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.cli.clusters.simulate_setting import add_too_wide
-from jigsaw_opt.cli.common.options import add_depth, warn_of_spb
+from jigsaw_opt.cli.common.arguments import Arguments
+from jigsaw_opt.cli.common.options import warn_of_spb
 from jigsaw_opt.cli.common.output import answer, emit, note, print_json, require_output
 from jigsaw_opt.cli.common.parser import file_or_stdout
 from jigsaw_opt.errors import missing_option
@@ -20,58 +20,30 @@ _CLUSTER = "2x4:v100"
 _MODEL = "resnet50"
 _STATED = ("columns", "too_wide", "model", "link", "bandwidth", "segments", "depth", "objective")
 """Options that the library takes by these names."""
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.add_argument(
-        "--cluster", metavar="SERVERSxGPUS:TYPE", help=f"as in 4x8:v100 or 2x4:v100+1x8:a100 (default: {_CLUSTER})"
-    )
-    parser.add_argument(
-        "--job",
-        action="append",
-        default=[],
-        metavar="NAME:MODEL:WORKERS:ITERATIONS",
-        help="a job, as in a:resnet50:4:100, a:resnet50@128:4:100 (batch) or a:gpt2_small:4:30s; several times",
-    )
-    parser.add_argument(
-        "--deadline",
-        action="append",
-        default=[],
-        metavar="[JOB=]TIME",
-        help="when a job has to have ended, or all jobs have, as in a=2h, 3d or 90min; several times",
-    )
-    parser.add_argument("--jobs", metavar="FILE", help="a workload in CSV, as of jigsaw simulate; also day, week")
-    parser.add_argument("--columns", default="", metavar="OURS=THEIRS,...", help="what the CSV calls its columns")
-    add_too_wide(parser)
-    parser.add_argument(
-        "--model",
-        default=_MODEL,
-        metavar="MODEL",
-        help=f"model of jobs in CSV that state a duration (default: {_MODEL})",
-    )
-    parser.add_argument(
-        "--profile", action="append", default=[], metavar="NAME=FILE", help="a model of jigsaw profile or convert"
-    )
-    link = parser.add_mutually_exclusive_group()
-    link.add_argument("--bandwidth", type=int, metavar="BYTES", help="bytes per second of a server's link")
-    link.add_argument(
-        "--link", metavar="FILE", help="bandwidth and latency as measured: of jigsaw profile --all-reduce N --json"
-    )
-    parser.add_argument(
-        "--segments", type=int, default=6, metavar="N", help="most segments of an estimated model (default: 6)"
-    )
-    add_depth(parser, "full")
-    parser.add_argument(
-        "--objective",
-        default="makespan",
-        metavar="NAME",
-        help="makespan, weighted_completion or period (default: makespan)",
-    )
-    parser.add_argument(
-        "-o", "--output", type=file_or_stdout, metavar="FILE", help="where to write (default: standard output)"
-    )
-    parser.add_argument("--json", action="store_true", help="print what was assumed as JSON; takes -o")
+ARGUMENTS: Arguments = {
+    "--cluster SERVERSxGPUS:TYPE": "as in 4x8:v100 or 2x4:v100+1x8:a100 (default: 2x4:v100)",
+    "--job NAME:MODEL:WORKERS:ITERATIONS *": "a job, as in a:resnet50:4:100, a:resnet50@128:4:100 (batch) or"
+    " a:gpt2_small:4:30s; several times",
+    "--deadline [JOB=]TIME *": "when a job has to have ended, or all jobs have, as in a=2h, 3d or 90min; several times",
+    "--jobs FILE": {"help": "a workload in CSV, as of jigsaw simulate; also day, week", "type": None},
+    "--columns OURS=THEIRS,...": {"help": "what the CSV calls its columns", "default": ""},
+    "--too-wide refuse|skip = refuse": "what becomes of a workload with a job of more GPUs than the cluster has:"
+    " refuse it, or skip the job",
+    "--model MODEL = resnet50": "model of jobs in CSV that state a duration",
+    "--profile NAME=FILE *": "a model of jigsaw profile or convert",
+    "one of:": {
+        "--bandwidth BYTES": "bytes per second of a server's link",
+        "--link FILE": {
+            "help": "bandwidth and latency as measured: of jigsaw profile --all-reduce N --json",
+            "type": None,
+        },
+    },
+    "--segments N = 6": "most segments of an estimated model",
+    "--depth RULE = full": "full, staircase, rotation or free",
+    "--objective NAME = makespan": "makespan, weighted_completion or period",
+    "-o, --output FILE": {"help": "where to write (default: standard output)", "type": file_or_stdout},
+    "--json": "print what was assumed as JSON; takes -o",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import argparse
 
+from jigsaw_opt.cli.common.arguments import Arguments
 from jigsaw_opt.cli.common.output import print_json
 
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.add_argument(
-        "document",
-        choices=("instance", "plan", "phased-plan", "replay", "phased-replay", "partition", "layers", "result"),
-        help="which document",
-    )
+ARGUMENTS: Arguments = {
+    "document instance|plan|phased-plan|replay|phased-replay|partition|layers|result": "which document",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from jigsaw_opt.cli.common.arguments import Arguments
 from jigsaw_opt.cli.common.output import print_json, print_table
 
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--policies", action="store_true", help="the policies of jigsaw simulate instead")
-    what.add_argument("--params", action="store_true", help="the parameters of the search instead, as a TOML file")
-    parser.add_argument("--json", action="store_true", help="print them as JSON")
+ARGUMENTS: Arguments = {
+    "one of:": {
+        "--policies": "the policies of jigsaw simulate instead",
+        "--params": "the parameters of the search instead, as a TOML file",
+    },
+    "--json": "print them as JSON",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

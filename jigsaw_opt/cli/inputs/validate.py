@@ -6,17 +6,16 @@ import argparse
 import sys
 from pathlib import Path
 
+from jigsaw_opt.cli.common.arguments import Arguments
 from jigsaw_opt.cli.common.output import print_json, print_problems
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.text import printable
 
 EXAMPLE = "jigsaw validate instance.json plan.json"
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a document")
-    parser.add_argument("--json", action="store_true", help="print the problems as JSON")
+ARGUMENTS: Arguments = {
+    "files FILE ...": "a document",
+    "--json": "print the problems as JSON",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -8,50 +8,33 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jigsaw_opt.cli.common.arguments import PROGRESS, Arguments
 from jigsaw_opt.cli.common.output import flush, goes_on_from, note, print_json, print_table
-from jigsaw_opt.cli.common.progress import add_progress
-from jigsaw_opt.cli.common.sweeping import Rows, configure_engine, engine_of, reporter, tell_sweep
-from jigsaw_opt.cli.plans.bench_against import Gate, configure_gate
+from jigsaw_opt.cli.common.sweeping import Rows, engine_arguments, engine_of, reporter, tell_sweep
+from jigsaw_opt.cli.plans.bench_against import GATE, Gate
 from jigsaw_opt.cli.plans.check import CHECK_FAILED
 from jigsaw_opt.errors import MissingEngineError, Problems, missing_option
 from jigsaw_opt.system.interrupts import interrupt_flag
 
 EXAMPLE = "jigsaw bench tiny --time-limits 10 -o results"
 _PICTURE, _PAGE = "profile.png", "report.html"
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.add_argument(
-        "sources",
-        nargs="*",
-        metavar="SET|INSTANCE|FILE",
-        help="a set (rack), a bundled instance (rack/plain), an instance document, or a family and a seed with"
-        " changes of its recipe (rack:100, cluster:3:load=400); none with --against: compare what is there",
-    )
-    parser.add_argument("--solvers", default="auto", metavar="NAMES", help="as in auto,cpsat (default: auto)")
-    parser.add_argument(
-        "--objectives", metavar="NAMES", help="only instances with these, as in makespan,period (default: all)"
-    )
-    parser.add_argument("--seeds", default="0", metavar="NUMBERS", help="as in 0,1,2 (default: 0)")
-    parser.add_argument(
-        "--time-limits", metavar="SECONDS", help="as in 10,60 (default: 10, or none where there is a work limit)"
-    )
-    parser.add_argument("--work-limit", type=float, metavar="UNITS", help="deterministic units that end a solve")
-    parser.add_argument("--gap", type=float, metavar="SHARE", help="gap that ends a solve, as in 0.01")
-    parser.add_argument("--threads", type=int, metavar="N", help="threads of each solve (default: all cores / jobs)")
-    configure_engine(parser, "solves")
-    configure_gate(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="where to write, and go on; to compare what is there, a file of rows as well",
-    )
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
-    add_progress(parser)
+ARGUMENTS: Arguments = {
+    "[sources] SET|INSTANCE|FILE ...": "a set (rack), a bundled instance (rack/plain), an instance document, or a"
+    " family and a seed with changes of its recipe (rack:100, cluster:3:load=400); none with --against: compare"
+    " what is there",
+    "--solvers NAMES = auto": "as in auto,cpsat",
+    "--objectives NAMES": "only instances with these, as in makespan,period (default: all)",
+    "--seeds NUMBERS = 0": "as in 0,1,2",
+    "--time-limits SECONDS": {"help": "as in 10,60 (default: 10, or none where there is a work limit)", "type": None},
+    "--work-limit UNITS": "deterministic units that end a solve",
+    "--gap SHARE": "gap that ends a solve, as in 0.01",
+    "--threads N": "threads of each solve (default: all cores / jobs)",
+    **engine_arguments("solves"),
+    "comparison:": GATE,
+    "-o, --output DIR !": "where to write, and go on; to compare what is there, a file of rows as well",
+    "--json": "print the summary as JSON",
+    **PROGRESS,
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.common.arguments import Arguments
 from jigsaw_opt.cli.common.output import note, print_table
 from jigsaw_opt.cli.common.sweeping import Rows
 from jigsaw_opt.cli.plans.check import CHECK_FAILED
@@ -18,19 +18,11 @@ if TYPE_CHECKING:
     from jigsaw_opt.sweeps.bench.against import Against, Change
 
 
-def configure_gate(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    group = parser.add_argument_group("comparison")
-    group.add_argument(
-        "--against",
-        type=Path,
-        metavar="DIR|FILE",
-        help="older runs: their folder or file of rows; exit code 7 where these are worse",
-    )
-    group.add_argument(
-        "--level", type=float, default=0.05, metavar="SHARE", help="significance of what is worse (default: 0.05)"
-    )
-    group.add_argument("--measures", metavar="NAMES", help="what is compared (default: objective,primal_dual_integral)")
+GATE: Arguments = {
+    "--against DIR|FILE": "older runs: their folder or file of rows; exit code 7 where these are worse",
+    "--level SHARE = 0.05": "significance of what is worse",
+    "--measures NAMES": "what is compared (default: objective,primal_dual_integral)",
+}
 
 
 class Gate:

@@ -8,7 +8,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.cli.common.options import add_plan
+from jigsaw_opt.cli.common.arguments import PLAN, Arguments
 from jigsaw_opt.cli.common.output import note, print_json
 from jigsaw_opt.cli.common.source import instance_and_plan
 from jigsaw_opt.text import printable
@@ -19,12 +19,10 @@ if TYPE_CHECKING:
 EXAMPLE = "jigsaw check server/demo plan.json"
 CHECK_FAILED = 7
 _SHOWN = 1000
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    add_plan(parser)
-    parser.add_argument("--json", action="store_true", help="print the broken rules as JSON")
+ARGUMENTS: Arguments = {
+    **PLAN,
+    "--json": "print the broken rules as JSON",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -5,27 +5,21 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from jigsaw_opt.cli.common.arguments import Arguments
 from jigsaw_opt.cli.common.output import emit, print_json, require_output
 from jigsaw_opt.cli.common.source import instance_and_plan
 from jigsaw_opt.errors import UsageError, missing_option
 
+USAGE = "%(prog)s INSTANCE PLAN [JOB] [-o PAGE] [--json] | FOLDER [JOB] [--json]"
 EXAMPLE = "jigsaw explain server/demo plan.json"
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.usage = "%(prog)s INSTANCE PLAN [JOB] [-o PAGE] [--json] | FOLDER [JOB] [--json]"
-    parser.add_argument(
-        "instance",
-        metavar="INSTANCE",
-        help="an instance document, or the name of a bundled instance; or the folder of a simulation, with no plan",
-    )
-    parser.add_argument("plan", nargs="?", metavar="PLAN", help="a plan document")
-    parser.add_argument("job", nargs="?", metavar="JOB", help="a job to look at closely (default: an overview of all)")
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="PAGE", help="write the timeline with the critical chain of JOB as HTML"
-    )
-    parser.add_argument("--json", action="store_true", help="print all figures as JSON")
+ARGUMENTS: Arguments = {
+    "instance INSTANCE": "an instance document, or the name of a bundled instance; or the folder of a simulation,"
+    " with no plan",
+    "[plan] PLAN": {"help": "a plan document", "type": None},
+    "[job] JOB": "a job to look at closely (default: an overview of all)",
+    "-o, --output PAGE": "write the timeline with the critical chain of JOB as HTML",
+    "--json": "print all figures as JSON",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -7,68 +7,56 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from jigsaw_opt.cli.common.arguments import Arguments
 from jigsaw_opt.cli.common.output import emit, note, require_output
 from jigsaw_opt.cli.common.parser import file_or_stdout
 from jigsaw_opt.errors import UsageError, malformed, missing_option, not_together
 
 EXAMPLE = "jigsaw export server/demo --to mps -o program.mps"
-_FORMATS = ("perfetto", "chakra", "mps", "lp", "jsplib", "torch-csv", "torchtitan", "megatron-layout")
-"""The names in `views.export.FORMATS`, which takes too long to load for the help of the command."""
 _OPTIONS = ("replay", "form", "partition", "layers", "batch", "layout_of", "most_coefficients")
 _SECONDS_BETWEEN_NOTES = 2.0
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.add_argument("instance", metavar="INSTANCE", help="an instance document, or the name of a bundled instance")
-    parser.add_argument(
-        "plan", nargs="?", type=Path, metavar="PLAN", help="a plan document; not for a program or a shop"
-    )
-    parser.add_argument("--replay", type=Path, metavar="FILE", help="a replay of the plan, traced beside it")
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--to", choices=_FORMATS, help="format")
-    what.add_argument(
-        "--read-solution",
-        type=Path,
-        metavar="FILE",
-        help="write the plan of a solution file of the program, by HiGHS, SCIP, CBC or Gurobi",
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=file_or_stdout,
-        required=True,
-        metavar="FILE",
-        help="where to write (-: standard output)",
-    )
-    parser.add_argument(
-        "--format",
-        dest="form",
-        choices=("compute_only", "compute_comms"),
-        help="torch-csv: passes alone, or also what ranks send and receive (compute_only)",
-    )
-    parser.add_argument(
-        "--max-coefficients",
-        dest="most_coefficients",
-        type=int,
-        metavar="N",
-        help="write programs of at most so many coefficients (5000000)",
-    )
-    group = parser.add_argument_group("modules of a pipeline's stages, for torchtitan and megatron-layout")
-    group.add_argument(
-        "--partition",
-        type=Path,
-        metavar="FILE",
-        help="which layers each stage has: what jigsaw partition -o or jigsaw pipeline --cuts has written",
-    )
-    group.add_argument("--layers", type=Path, metavar="FILE", help="the layer profile, where its layers name modules")
-    group.add_argument("--batch", type=int, metavar="N", help="torchtitan: samples of a step on a rank")
-    group.add_argument(
-        "--layout-of",
-        type=_kinds,
-        metavar="PATTERNS",
-        help="megatron-layout: kinds of modules by patterns of their names, as in 'blocks.*=t,stem=E,head=L,norm=-'",
-    )
+def _kinds(text: str) -> list[tuple[str, str]]:
+    """Return patterns of names with their kinds."""
+    found = []
+    for word in text.split(","):
+        pattern, _, kind = word.strip().rpartition("=")
+        if not pattern:
+            raise malformed("--layout-of", f"--layout-of takes PATTERN=KIND, as in 'blocks.*=t,head=L', not {word!r}")
+        found.append((pattern, kind))
+    return found
+
+
+ARGUMENTS: Arguments = {
+    "instance INSTANCE": "an instance document, or the name of a bundled instance",
+    "[plan] PLAN": "a plan document; not for a program or a shop",
+    "--replay FILE": "a replay of the plan, traced beside it",
+    "exactly one of:": {
+        "--to perfetto|chakra|mps|lp|jsplib|torch-csv|torchtitan|megatron-layout": "format",
+        "--read-solution FILE": "write the plan of a solution file of the program, by HiGHS, SCIP, CBC or Gurobi",
+    },
+    "-o, --output FILE !": {"help": "where to write (-: standard output)", "type": file_or_stdout},
+    "--format compute_only|compute_comms": {
+        "help": "torch-csv: passes alone, or also what ranks send and receive (compute_only)",
+        "dest": "form",
+    },
+    "--max-coefficients N": {
+        "help": "write programs of at most so many coefficients (5000000)",
+        "dest": "most_coefficients",
+    },
+    "modules of a pipeline's stages, for torchtitan and megatron-layout:": {
+        "--partition FILE": "which layers each stage has: what jigsaw partition -o or jigsaw pipeline --cuts has"
+        " written",
+        "--layers FILE": "the layer profile, where its layers name modules",
+        "--batch N": "torchtitan: samples of a step on a rank",
+        "--layout-of PATTERNS": {
+            "help": "megatron-layout: kinds of modules by patterns of their names, as in"
+            " 'blocks.*=t,stem=E,head=L,norm=-'",
+            "type": _kinds,
+        },
+    },
+}
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -124,17 +112,6 @@ def _require_folder(output: Path | None) -> None:
 
     if output is None or (exists(output) and not output.is_dir()):
         raise UsageError("chakra writes a file for each GPU: give -o FOLDER", code="unwritable")
-
-
-def _kinds(text: str) -> list[tuple[str, str]]:
-    """Return patterns of names with their kinds."""
-    found = []
-    for word in text.split(","):
-        pattern, _, kind = word.strip().rpartition("=")
-        if not pattern:
-            raise malformed("--layout-of", f"--layout-of takes PATTERN=KIND, as in 'blocks.*=t,head=L', not {word!r}")
-        found.append((pattern, kind))
-    return found
 
 
 def _progress() -> Callable[[int, bool], None]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jigsaw_opt.cli.common.options import add_plan
+from jigsaw_opt.cli.common.arguments import PLAN, Arguments
 from jigsaw_opt.cli.common.output import emit, ended, print_json, print_table, require_output
 from jigsaw_opt.cli.common.source import instance_and_plan
 
@@ -14,27 +13,16 @@ if TYPE_CHECKING:
     from jigsaw_opt.solvers.failures import Failure
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    add_plan(parser)
-    parser.add_argument(
-        "--kinds", metavar="KIND[,KIND]", default="link,switch,server", help="what fails (default: link,switch,server)"
-    )
-    parser.add_argument(
-        "--pairs", action="store_true", help="also two at once, but for pairs that do what one of them does alone"
-    )
-    parser.add_argument(
-        "--at",
-        type=int,
-        metavar="MICROSECONDS",
-        help="time of the plan when it fails; iterations that have ended by then are done (default: 0)",
-    )
-    parser.add_argument(
-        "--repair", type=float, metavar="SECONDS", help="also repair the plan after each failure that hits it"
-    )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the repairs (default: 0)")
-    parser.add_argument("-o", "--output", type=Path, metavar="PAGE", help="write one HTML page with the cluster here")
-    parser.add_argument("--json", action="store_true", help="print the effects as JSON")
+ARGUMENTS: Arguments = {
+    **PLAN,
+    "--kinds KIND[,KIND] = link,switch,server": "what fails",
+    "--pairs": "also two at once, but for pairs that do what one of them does alone",
+    "--at MICROSECONDS": "time of the plan when it fails; iterations that have ended by then are done (default: 0)",
+    "--repair SECONDS": "also repair the plan after each failure that hits it",
+    "--seed N = 0": "seed of the repairs",
+    "-o, --output PAGE": "write one HTML page with the cluster here",
+    "--json": "print the effects as JSON",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.cli.common.options import add_plan
+from jigsaw_opt.cli.common.arguments import PLAN, Arguments
 from jigsaw_opt.cli.common.output import emit, require_output
 from jigsaw_opt.cli.common.parser import file_or_stdout
 from jigsaw_opt.cli.common.source import checked_plan
@@ -21,21 +21,13 @@ EXAMPLE = "jigsaw plot server/demo plan.json -o timeline.html"
 _IMAGES: dict[str, ImageForm] = {"png": "png", "svg": "svg"}
 _FORMS = {".html": "html", ".htm": "html", ".png": "png", ".svg": "svg", ".txt": "text", "": "text"}
 """Formats by the endings of files."""
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    add_plan(parser)
-    parser.add_argument("--replay", type=Path, metavar="FILE", help="a replay of the plan, shown beside it")
-    parser.add_argument(
-        "--foreground", metavar="NAME[,NAME]", help="draw these jobs in grey, and say what share of the rest is filled"
-    )
-    parser.add_argument(
-        "-o", "--output", type=file_or_stdout, metavar="FILE", help="where to write (default: text to the terminal)"
-    )
-    parser.add_argument(
-        "--to", choices=("html", "png", "svg", "text"), help="format (default: by the file's ending, else text)"
-    )
+ARGUMENTS: Arguments = {
+    **PLAN,
+    "--replay FILE": "a replay of the plan, shown beside it",
+    "--foreground NAME[,NAME]": "draw these jobs in grey, and say what share of the rest is filled",
+    "-o, --output FILE": {"help": "where to write (default: text to the terminal)", "type": file_or_stdout},
+    "--to html|png|svg|text": "format (default: by the file's ending, else text)",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

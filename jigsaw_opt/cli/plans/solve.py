@@ -9,10 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jigsaw_opt.cli.common.options import add_effort, effort
+from jigsaw_opt.cli.common.arguments import PROGRESS, SEED, Arguments
+from jigsaw_opt.cli.common.options import effort
 from jigsaw_opt.cli.common.output import ended, flush, note, print_json, print_table, require_output
 from jigsaw_opt.cli.common.parser import option_of
-from jigsaw_opt.cli.common.progress import add_progress, searched
+from jigsaw_opt.cli.common.progress import searched
 from jigsaw_opt.errors import EngineDiedError, malformed
 from jigsaw_opt.text import printable
 
@@ -27,90 +28,30 @@ if TYPE_CHECKING:
 
 EXAMPLE = "jigsaw solve server/demo --time-limit 10 -o plan.json"
 _EXIT = {"optimal": 0, "feasible": 0, "infeasible": 4, "unknown": 5}
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.add_argument(
-        "instance",
-        metavar="FILE|NAME",
-        help="an instance document, a bundled instance, or a family and a seed (rack:7)",
-    )
-    parser.add_argument("--solver", metavar="NAME", default="auto", help="see `jigsaw solvers` (default: auto)")
-    add_effort(parser)
-    _add_limits(parser)
-    _add_parameters(parser)
-    _add_old_plan(parser)
-    parser.add_argument(
-        "--survivable", action="store_true", help="only plans that keep their guarantees after any one link has failed"
-    )
-    parser.add_argument("-o", "--output", type=Path, metavar="PLAN", help="write the plan document here")
-    parser.add_argument("--timeline", action="store_true", help="also print the timeline and what proves the bound")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    add_progress(parser, ", and what each move of the search earned")
-
-
-def _add_limits(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that say when a solve stops."""
-    parser.add_argument(
-        "--gap",
-        type=float,
-        metavar="SHARE",
-        help="stop at this gap between plan and bound, a share of the plan, as in 0.01",
-    )
-    parser.add_argument(
-        "--target",
-        type=int,
-        metavar="OBJECTIVE",
-        help="stop at a plan at least as good as this value of the objective (microseconds; weighted: times weight)",
-    )
-    parser.add_argument(
-        "--no-improvement", type=float, metavar="SECONDS", help="stop after so many seconds without a better plan"
-    )
-
-
-def _add_parameters(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that tune engine, search and bounds."""
-    parser.add_argument(
-        "--engine-parameter",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="parameter of the engine, by its own name; may be given several times",
-    )
-    parser.add_argument("--engine-log", type=Path, metavar="FILE", help="write the engine's log here")
-    parser.add_argument(
-        "--params",
-        type=Path,
-        metavar="FILE",
-        help="parameters of the search, as `jigsaw solvers --params` prints them",
-    )
-    parser.add_argument(
-        "--without-bound",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="leave out this relaxation of the lower bound; may be given several times",
-    )
-
-
-def _add_old_plan(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments for a solve from an old plan."""
-    parser.add_argument("--warm", type=Path, metavar="PLAN", help="start from a plan of this instance or another one")
-    parser.add_argument(
-        "--fix-placement",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="JOB",
-        help="with --warm: these jobs keep their GPUs",
-    )
-    parser.add_argument(
-        "--fix-before",
-        type=int,
-        metavar="MICROSECONDS",
-        help="with --warm: what starts earlier in that plan stays, and nothing else starts earlier",
-    )
+ARGUMENTS: Arguments = {
+    "instance FILE|NAME": "an instance document, a bundled instance, or a family and a seed (rack:7)",
+    "--solver NAME = auto": "see `jigsaw solvers`",
+    "--time-limit SECONDS": "limit (default: none)",
+    "--work-limit UNITS": "limit in deterministic units",
+    **SEED,
+    "--gap SHARE": "stop at this gap between plan and bound, a share of the plan, as in 0.01",
+    "--target OBJECTIVE": "stop at a plan at least as good as this value of the objective (microseconds; weighted:"
+    " times weight)",
+    "--no-improvement SECONDS": "stop after so many seconds without a better plan",
+    "--engine-parameter NAME=VALUE *": "parameter of the engine, by its own name; may be given several times",
+    "--engine-log FILE": "write the engine's log here",
+    "--params FILE": "parameters of the search, as `jigsaw solvers --params` prints them",
+    "--without-bound NAME *": "leave out this relaxation of the lower bound; may be given several times",
+    "--warm PLAN": "start from a plan of this instance or another one",
+    "--fix-placement JOB ...": {"help": "with --warm: these jobs keep their GPUs", "default": []},
+    "--fix-before MICROSECONDS": "with --warm: what starts earlier in that plan stays, and nothing else starts earlier",
+    "--survivable": "only plans that keep their guarantees after any one link has failed",
+    "-o, --output PLAN": "write the plan document here",
+    "--timeline": "also print the timeline and what proves the bound",
+    "--json": "print the result as JSON",
+    **PROGRESS,
+    "-v, --verbose": "progress as lines, also where there is no terminal, and what each move of the search earned",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.common.arguments import Arguments
 from jigsaw_opt.cli.common.output import print_json, print_table, require_output
 from jigsaw_opt.cli.common.source import layer_graph
 from jigsaw_opt.errors import Problems, unsupported
@@ -19,40 +20,21 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.measured.layers import LayerGraph
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.add_argument(
-        "costs",
-        nargs="+",
-        type=Path,
-        metavar="COSTS",
-        help="costs of the layers by number of GPUs, a DeepPool profile, or layer profiles of several batch sizes",
-    )
-    parser.add_argument(
-        "--variant",
-        choices=("exact", "budget"),
-        default="exact",
-        help="the fastest plan whose layers all keep the limit, or whose GPU time as a whole does (default: exact)",
-    )
-    parser.add_argument(
-        "--limit",
-        type=float,
-        default=2.0,
-        metavar="A",
-        help="limit of amplification, which is GPU time over time on one GPU (default: 2)",
-    )
-    profile = parser.add_argument_group("profiles, which do not state these")
-    profile.add_argument("--gpus", type=int, metavar="N", help="GPUs that the job may use")
-    profile.add_argument("--global-batch", type=int, metavar="N", help="samples of an iteration, on all GPUs together")
-    profile.add_argument("--bandwidth", type=float, metavar="RATE", help="bytes per microsecond of a GPU's network")
-    parser.add_argument(
-        "--horizon",
-        choices=("finite", "cyclic"),
-        default="finite",
-        help="horizon of the instance written (default: finite)",
-    )
-    parser.add_argument("--json", action="store_true", help="print the plan as JSON")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the instance")
+ARGUMENTS: Arguments = {
+    "costs COSTS ...": "costs of the layers by number of GPUs, a DeepPool profile, or layer profiles of several batch"
+    " sizes",
+    "--variant exact|budget = exact": "the fastest plan whose layers all keep the limit, or whose GPU time as a whole"
+    " does",
+    "--limit A = 2": {"help": "limit of amplification, which is GPU time over time on one GPU", "type": float},
+    "profiles, which do not state these:": {
+        "--gpus N": "GPUs that the job may use",
+        "--global-batch N": "samples of an iteration, on all GPUs together",
+        "--bandwidth RATE": {"help": "bytes per microsecond of a GPU's network", "type": float},
+    },
+    "--horizon finite|cyclic = finite": "horizon of the instance written",
+    "--json": "print the plan as JSON",
+    "-o, --output FILE": "write the instance",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

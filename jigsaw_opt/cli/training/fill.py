@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.cli.common.options import add_effort, effort
+from jigsaw_opt.cli.common.arguments import EFFORT_OF_ALL, Arguments
+from jigsaw_opt.cli.common.options import effort
 from jigsaw_opt.cli.common.output import ended, print_json, print_table, require_output
 from jigsaw_opt.errors import malformed
 
@@ -15,34 +16,16 @@ if TYPE_CHECKING:
     from jigsaw_opt.planning.planned import Planned
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.add_argument("instance", metavar="INSTANCE", help="a cyclic instance: a document, or a bundled name")
-    parser.add_argument(
-        "--foreground",
-        action="append",
-        required=True,
-        metavar="NAME[,NAME]",
-        help="jobs whose throughput is guaranteed; all others are background",
-    )
-    parser.add_argument(
-        "--slowdown",
-        type=float,
-        default=1.1,
-        metavar="FACTOR",
-        help="the period may be so many times the foreground's least one (default: 1.1)",
-    )
-    parser.add_argument(
-        "--least",
-        action="append",
-        default=[],
-        metavar="NAME=RATE",
-        help="iterations a second that a background job gets at least; again for each such job",
-    )
-    add_effort(parser, 60.0)
-    parser.add_argument("-o", "--output", type=Path, metavar="INSTANCE", help="write the instance with its iterations")
-    parser.add_argument("--plan", type=Path, metavar="FILE", help="write its plan")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+ARGUMENTS: Arguments = {
+    "instance INSTANCE": "a cyclic instance: a document, or a bundled name",
+    "--foreground NAME[,NAME] * !": "jobs whose throughput is guaranteed; all others are background",
+    "--slowdown FACTOR = 1.1": "the period may be so many times the foreground's least one",
+    "--least NAME=RATE *": "iterations a second that a background job gets at least; again for each such job",
+    **EFFORT_OF_ALL,
+    "-o, --output INSTANCE": {"help": "write the instance with its iterations", "type": Path},
+    "--plan FILE": "write its plan",
+    "--json": "print the result as JSON",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.cli.common.arguments import Arguments
 from jigsaw_opt.cli.common.output import emit, print_json, print_table, require_output
 from jigsaw_opt.cli.common.parser import whole_numbers
 from jigsaw_opt.cli.common.source import layer_graph
@@ -15,35 +15,18 @@ if TYPE_CHECKING:
     from jigsaw_opt.planning.partition.result import Partition
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.add_argument(
-        "profile",
-        type=Path,
-        metavar="PROFILE",
-        help="layer profile, model of an instance, or profile graph of PipeDream or DAPPLE",
-    )
-    parser.add_argument("--gpu-type", metavar="TYPE", help="GPUs whose times count, of a model that has several types")
-    parser.add_argument(
-        "--machines", required=True, metavar="COUNTS", help="GPUs of a server, servers of a rack, …, as in 8,2"
-    )
-    parser.add_argument(
-        "--bandwidth",
-        required=True,
-        metavar="RATES",
-        help="bytes per second on each level of machines, innermost first, as in 25000000000,3125000000",
-    )
-    parser.add_argument(
-        "--variant",
-        choices=("released", "paper"),
-        default="released",
-        help="costs as in PipeDream's released code or its paper (default: released)",
-    )
-    parser.add_argument("--activations", action="store_true", help="outputs sent between stages are paid for")
-    parser.add_argument("--no-replication", action="store_true", help="each stage has one GPU")
-    parser.add_argument("--memory", type=int, metavar="BYTES", help="memory of a GPU (default: no limit)")
-    parser.add_argument("--json", action="store_true", help="print the partition as JSON")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the partition, as JSON")
+ARGUMENTS: Arguments = {
+    "profile PROFILE": "layer profile, model of an instance, or profile graph of PipeDream or DAPPLE",
+    "--gpu-type TYPE": "GPUs whose times count, of a model that has several types",
+    "--machines COUNTS !": "GPUs of a server, servers of a rack, …, as in 8,2",
+    "--bandwidth RATES !": "bytes per second on each level of machines, innermost first, as in 25000000000,3125000000",
+    "--variant released|paper = released": "costs as in PipeDream's released code or its paper",
+    "--activations": "outputs sent between stages are paid for",
+    "--no-replication": "each stage has one GPU",
+    "--memory BYTES": "memory of a GPU (default: no limit)",
+    "--json": "print the partition as JSON",
+    "-o, --output FILE": "write the partition, as JSON",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

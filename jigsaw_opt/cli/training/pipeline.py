@@ -6,13 +6,14 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.common.arguments import PROGRESS, Arguments
 from jigsaw_opt.cli.common.options import effort
 from jigsaw_opt.cli.common.output import emit, ended, note, print_json, print_table, require_output
-from jigsaw_opt.cli.common.parser import add_threads, range_of, require_none, size_of
-from jigsaw_opt.cli.common.progress import add_progress, searched
+from jigsaw_opt.cli.common.parser import range_of, require_none, size_of
+from jigsaw_opt.cli.common.progress import searched
 from jigsaw_opt.cli.common.source import layer_graph
-from jigsaw_opt.cli.training.pipeline_costs import LISTS, configure_costs, costs_of_options
-from jigsaw_opt.cli.training.pipeline_cuts import UNKNOWN_INPUT, configure_cuts, print_cuts
+from jigsaw_opt.cli.training.pipeline_costs import COSTS, LISTS, costs_of_options
+from jigsaw_opt.cli.training.pipeline_cuts import CUTS, UNKNOWN_INPUT, print_cuts
 from jigsaw_opt.errors import OutOfTimeError, missing_option, not_together
 from jigsaw_opt.text import named
 
@@ -33,78 +34,46 @@ _STATED = ("schedule", "micro_batches", "backward", "first_stage", "gpus", "memo
            "virtual", "placement", "recompute", "batch", "bandwidth", "latency_us", "baseline", "iterations", "weight",
            "name")  # fmt: skip
 """Options that the library takes by these names."""
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.add_argument(
-        "partition",
-        nargs="?",
-        metavar="FILE",
-        help="what `jigsaw partition -o` wrote, or a profile that --stages cuts; - reads standard input",
-    )
-    parser.add_argument("--schedule", choices=_SCHEDULES, help="schedule (default: 1f1b)")
-    parser.add_argument(
-        "--micro-batches",
-        type=range_of,
-        metavar="M",
-        help="micro-batches of an iteration; with --stages also a range, as in 8..32 (default: 4 times the stages)",
-    )
-    parser.add_argument(
-        "--backward",
-        choices=("combined", "split"),
-        help="split: the gradient of the input is sent on before the pass for the weights; combined: after the whole "
-        "backward pass (default: split where the times of the second part are known)",
-    )
-    parser.add_argument(
-        "--first-stage",
-        choices=("whole", "split"),
-        help="where backward passes are split: whole: the first stage has its whole backward pass in W, as PyTorch "
-        "carries it out; split: it has both parts (default: whole, and split where costs are options)",
-    )
-    parser.add_argument("--gpus", type=int, metavar="N", help="GPUs, each with as many stages (default: one a stage)")
-    parser.add_argument(
-        "--memory", type=size_of, metavar="BYTES", help="memory of a GPU, also as in 32GB (default: no limit)"
-    )
-    parser.add_argument(
-        "--in-flight",
-        type=int,
-        metavar="N",
-        help="async: minibatches under way at most (default: as many as the least initiation interval takes)",
-    )
-    parser.add_argument(
-        "--horizon", choices=("finite", "cyclic"), help="horizon of the instance written (default: finite)"
-    )
-    parser.add_argument(
-        "--name", default="pipeline", help="name of the instance; with --into, of the job (default: pipeline)"
-    )
-    configure_cuts(parser.add_argument_group("cuts and schedule together"))
-    configure_costs(parser.add_argument_group("costs of each stage, in place of a partition; one value is for all"))
-    _configure_into(parser.add_argument_group("together with other jobs"))
-    _configure_search(parser.add_argument_group("search"))
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the instance")
-    parser.add_argument("--plan", type=Path, metavar="FILE", help="write the schedule as a plan")
-    add_progress(parser)
-
-
-def _configure_into(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--into",
-        metavar="INSTANCE",
-        help="write this instance with the pipeline as one more job, which `jigsaw solve` orders; "
-        "of --schedule, only which stages share a GPU counts then",
-    )
-    group.add_argument("--gpu-type", metavar="TYPE", help="GPUs that the costs are of, where there are several types")
-    group.add_argument("--iterations", type=int, metavar="N", help="iterations of the job (default: 1)")
-    group.add_argument("--weight", type=int, metavar="N", help="weight of the job's completion time (default: 1)")
-
-
-def _configure_search(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop after so many seconds (default: 20)")
-    group.add_argument("--work-limit", type=float, metavar="UNITS", help="stop after deterministic units of the engine")
-    group.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default: 0)")
-    add_threads(group, "threads (default: all cores)")
+ARGUMENTS: Arguments = {
+    "[partition] FILE": {
+        "help": "what `jigsaw partition -o` wrote, or a profile that --stages cuts; - reads standard input",
+        "type": None,
+    },
+    "--schedule gpipe|1f1b|interleaved|zb-h1|zb-h2|v-half|async|search": "schedule (default: 1f1b)",
+    "--micro-batches M": {
+        "help": "micro-batches of an iteration; with --stages also a range, as in 8..32 (default: 4 times the stages)",
+        "type": range_of,
+    },
+    "--backward combined|split": "split: the gradient of the input is sent on before the pass for the weights;"
+    " combined: after the whole backward pass (default: split where the times of the second part are known)",
+    "--first-stage whole|split": "where backward passes are split: whole: the first stage has its whole backward pass"
+    " in W, as PyTorch carries it out; split: it has both parts (default: whole, and split where costs are"
+    " options)",
+    "--gpus N": "GPUs, each with as many stages (default: one a stage)",
+    "--memory BYTES": {"help": "memory of a GPU, also as in 32GB (default: no limit)", "type": size_of},
+    "--in-flight N": "async: minibatches under way at most (default: as many as the least initiation interval takes)",
+    "--horizon finite|cyclic": "horizon of the instance written (default: finite)",
+    "--name NAME = pipeline": "name of the instance; with --into, of the job",
+    "cuts and schedule together:": CUTS,
+    "costs of each stage, in place of a partition; one value is for all:": COSTS,
+    "together with other jobs:": {
+        "--into INSTANCE": "write this instance with the pipeline as one more job, which `jigsaw solve` orders; of"
+        " --schedule, only which stages share a GPU counts then",
+        "--gpu-type TYPE": "GPUs that the costs are of, where there are several types",
+        "--iterations N": "iterations of the job (default: 1)",
+        "--weight N": "weight of the job's completion time (default: 1)",
+    },
+    "search:": {
+        "--time-limit SECONDS": "stop after so many seconds (default: 20)",
+        "--work-limit UNITS": "stop after deterministic units of the engine",
+        "--seed N = 0": "seed",
+        "--threads N": "threads (default: all cores)",
+    },
+    "--json": "print the result as JSON",
+    "-o, --output FILE": "write the instance",
+    "--plan FILE": "write the schedule as a plan",
+    **PROGRESS,
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

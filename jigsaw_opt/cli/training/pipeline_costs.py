@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.cli.common.arguments import Arguments
 from jigsaw_opt.cli.common.parser import option_of, whole_numbers
 from jigsaw_opt.errors import UsageError
 
@@ -22,13 +23,9 @@ LISTS = {
     "weight_bytes": "the part of these that the gradient of the weights needs",
 }
 """What each list of costs is of, by the name of its argument."""
-
-
-def configure_costs(group: argparse._ArgumentGroup) -> None:
-    """Add the arguments."""
-    for name, text in LISTS.items():
-        metavar = "US,…" if name.endswith("_us") else "BYTES,…"
-        group.add_argument(option_of(name), metavar=metavar, help=text)
+COSTS: Arguments = {
+    f"{option_of(name)} {'US' if name.endswith('_us') else 'BYTES'},…": text for name, text in LISTS.items()
+}
 
 
 def costs_of_options(arguments: argparse.Namespace) -> PipelineCosts:

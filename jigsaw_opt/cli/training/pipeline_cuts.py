@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.common.arguments import Arguments
 from jigsaw_opt.cli.common.output import print_json, print_table
-from jigsaw_opt.cli.common.parser import option_of, range_of
+from jigsaw_opt.cli.common.parser import range_of
 from jigsaw_opt.text import counted
 
 if TYPE_CHECKING:
@@ -16,42 +15,23 @@ if TYPE_CHECKING:
 
 UNKNOWN_INPUT = "bytes of the model's input are not known: a first stage that recomputes holds it, and none count"
 """What is said of a profile, or of a partition, where a stage may recompute."""
-_NUMBERS = {
-    "stages": ("N", "cut PROFILE for so many devices"),
-    "bandwidth": ("RATE", "bytes per second between neighbours (default: no time to send)"),
-    "latency_us": ("US", "microseconds of a message that do not depend on its size (default: 0)"),
-    "batch": ("N", "samples of a step, which its micro-batches share (default: as measured)"),
-    "profile_batch": ("N", "samples that were measured, where PROFILE does not say"),
+CUTS: Arguments = {
+    "--stages N": "cut PROFILE for so many devices",
+    "--bandwidth RATE": {"help": "bytes per second between neighbours (default: no time to send)", "type": int},
+    "--latency-us US": "microseconds of a message that do not depend on its size (default: 0)",
+    "--batch N": "samples of a step, which its micro-batches share (default: as measured)",
+    "--profile-batch N": "samples that were measured, where PROFILE does not say",
+    "--virtual V": {"help": "stages of a device, also a range as in 1..3 (default: 1)", "type": range_of},
+    "--placement loop|v|any": "where several stages of a device are; loop: in turn on all devices, as in interleaved"
+    " schedules and Megatron-LM; v: there and back (default: any, whichever is best)",
+    "--recompute none|all|auto": "stages that compute their activations again before their backward pass (default:"
+    " none)",
+    "--cuts FILE": "write the stages with their layers, as a partition",
+    "--baseline slowest-stage|gpipe|1f1b|interleaved|zb-h1|zb-h2|v-half": "say what is gained over this schedule on"
+    " the cut whose slowest stage is fastest; slowest-stage: over the best of them",
 }
+"""Arguments of a profile that is to be cut."""
 _YES = {True: "yes", False: "no"}
-_BASELINES = ("slowest-stage", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "v-half")
-
-
-def configure_cuts(group: argparse._ArgumentGroup) -> None:
-    """Add the arguments of a profile that is to be cut."""
-    for name, (metavar, text) in _NUMBERS.items():
-        group.add_argument(option_of(name), type=int, metavar=metavar, help=text)
-    group.add_argument(
-        "--virtual", type=range_of, metavar="V", help="stages of a device, also a range as in 1..3 (default: 1)"
-    )
-    group.add_argument(
-        "--placement",
-        choices=("loop", "v", "any"),
-        help="where several stages of a device are; loop: in turn on all devices, as in interleaved schedules and "
-        "Megatron-LM; v: there and back (default: any, whichever is best)",
-    )
-    group.add_argument(
-        "--recompute",
-        choices=("none", "all", "auto"),
-        help="stages that compute their activations again before their backward pass (default: none)",
-    )
-    group.add_argument("--cuts", type=Path, metavar="FILE", help="write the stages with their layers, as a partition")
-    group.add_argument(
-        "--baseline",
-        choices=_BASELINES,
-        help="say what is gained over this schedule on the cut whose slowest stage is fastest; "
-        "slowest-stage: over the best of them",
-    )
 
 
 def print_cuts(found: Planned[Any], details: CutPipeline, baseline: str | None, as_json: bool) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.common.arguments import PROGRESS, Arguments
 from jigsaw_opt.cli.common.output import emit, note, require_output
 from jigsaw_opt.cli.common.parser import option_of
-from jigsaw_opt.cli.common.progress import add_progress, logged_progress
+from jigsaw_opt.cli.common.progress import logged_progress
 from jigsaw_opt.errors import malformed, missing_option, not_together, out_of_range
 from jigsaw_opt.text import readable
 
@@ -19,50 +19,27 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.model import Model
 
 _COUNTS = ("batch", "segments", "warm_up", "repeats", "threads", "processes")
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.add_argument(
-        "model",
-        nargs="?",
-        metavar="MODEL",
-        help="mlp, vgg, resnet, bert, gpt, vgg16, resnet50, bert_large, gpt2_small, gpt2_medium, or module:function",
-    )
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to run (default: cpu)")
-    parser.add_argument("--batch", type=int, metavar="N", help="samples a worker (default: 8)")
-    parser.add_argument(
-        "--argument", action="append", default=[], metavar="NAME=VALUE", help="argument of the model, as in layers=4"
-    )
-    parser.add_argument("--segments", type=int, metavar="N", help="most segments (default: 6)")
-    parser.add_argument(
-        "--cuts", metavar="N|NAMES", help="cuts of a model of your own: how many, or modules a,b (default: 4)"
-    )
-    parser.add_argument("--trust", action="append", default=[], metavar="MODULE:FUNCTION", help="code to import")
-    parser.add_argument("--optimiser", choices=("sgd", "adam", "adamw"), help="optimiser (default: sgd, with momentum)")
-    parser.add_argument("--gpu-type", metavar="TYPE", help="what the model calls the device (default: its own name)")
-    parser.add_argument("--warm-up", type=int, default=3, metavar="N", help="rounds before measuring (default: 3)")
-    parser.add_argument("--repeats", type=int, default=15, metavar="N", help="rounds measured (default: 15)")
-    parser.add_argument("--threads", type=int, default=1, metavar="N", help="threads on the CPU (default: 1)")
-    parser.add_argument(
-        "--processes",
-        type=int,
-        default=1,
-        metavar="N",
-        help="measure in N processes at once, a core each, as a replay runs (default: 1)",
-    )
-    parser.add_argument(
-        "--all-reduce", type=int, metavar="N", help="also measure all-reduces among 2 to N processes of this machine"
-    )
-    parser.add_argument(
-        "--to",
-        choices=("model", "layers"),
-        default="model",
-        help="what -o writes: the model of an instance, or a layer profile for pipelines (default: model)",
-    )
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the model or the layers here")
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    add_progress(parser)
+ARGUMENTS: Arguments = {
+    "[model] MODEL": "mlp, vgg, resnet, bert, gpt, vgg16, resnet50, bert_large, gpt2_small, gpt2_medium, or"
+    " module:function",
+    "--device cpu|cuda = cpu": "where to run",
+    "--batch N": "samples a worker (default: 8)",
+    "--argument NAME=VALUE *": "argument of the model, as in layers=4",
+    "--segments N": "most segments (default: 6)",
+    "--cuts N|NAMES": "cuts of a model of your own: how many, or modules a,b (default: 4)",
+    "--trust MODULE:FUNCTION *": "code to import",
+    "--optimiser sgd|adam|adamw": "optimiser (default: sgd, with momentum)",
+    "--gpu-type TYPE": "what the model calls the device (default: its own name)",
+    "--warm-up N = 3": "rounds before measuring",
+    "--repeats N = 15": "rounds measured",
+    "--threads N = 1": "threads on the CPU",
+    "--processes N = 1": "measure in N processes at once, a core each, as a replay runs",
+    "--all-reduce N": "also measure all-reduces among 2 to N processes of this machine",
+    "--to model|layers = model": "what -o writes: the model of an instance, or a layer profile for pipelines",
+    "-o, --output FILE": "write the model or the layers here",
+    "--json": "print everything as JSON",
+    **PROGRESS,
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

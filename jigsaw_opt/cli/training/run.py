@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.cli.common.options import add_plan, warn_of_levels
+from jigsaw_opt.cli.common.arguments import PLAN, PROGRESS, Arguments
+from jigsaw_opt.cli.common.options import warn_of_levels
 from jigsaw_opt.cli.common.output import emit, ended, goes_on_from, require_output
-from jigsaw_opt.cli.common.progress import add_progress, logged_progress
+from jigsaw_opt.cli.common.progress import logged_progress
 from jigsaw_opt.cli.common.source import checked_plan
 from jigsaw_opt.text import named
 
@@ -17,87 +17,53 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.measured.replay import Replay
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    add_plan(parser)
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the replay document here")
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
-    length = parser.add_mutually_exclusive_group()
-    length.add_argument(
-        "--iterations",
-        dest="passes",
-        type=int,
-        metavar="N",
-        help="times that the plan is carried out; of a phased plan, at most so many repetitions of each phase "
-        "(default: 1; cyclic and phased: 10)",
-    )
-    length.add_argument("--minutes", type=float, metavar="M", help="carry it out again and again for so many minutes")
-    parser.add_argument("--time-triggered", action="store_true", help="start nothing before its planned start")
-    parser.add_argument(
-        "--baseline",
-        choices=("fifo", "gang", "alone"),
-        help="then the same jobs at full depth, one at a time on its GPUs; or those of the foreground alone",
-    )
-    parser.add_argument(
-        "--foreground",
-        action="extend",
-        type=_names,
-        default=[],
-        metavar="NAME[,NAME]",
-        help="jobs that the baseline alone has (default: the only one with a cycle-time limit)",
-    )
-    add_progress(parser)
-    _configure_machine(parser)
-    _configure_training(parser)
-    saving = parser.add_argument_group("checkpoints")
-    saving.add_argument("--checkpoint", type=Path, metavar="DIR", help="save all workers here")
-    saving.add_argument(
-        "--checkpoint-every", dest="every", type=int, metavar="N", help="after N iterations of a job and at the end"
-    )
-    saving.add_argument("--resume", action="store_true", help="go on from the last whole checkpoint in DIR")
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
 
 
-def _configure_machine(parser: argparse.ArgumentParser) -> None:
-    machine = parser.add_argument_group("machine")
-    machine.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to run (default: cpu)")
-    machine.add_argument(
-        "--backend", choices=("gloo", "nccl"), default="gloo", help="nccl: a device for each process (default: gloo)"
-    )
-    machine.add_argument(
-        "--threads", type=int, default=1, metavar="N", help="threads of a process on the CPU (default: 1)"
-    )
-    machine.add_argument(
-        "--trust", dest="trusted", action="append", default=[], metavar="MODULE:FUNCTION", help="code to import"
-    )
-    machine.add_argument(
-        "--partition",
-        type=Path,
-        metavar="FILE",
-        help="a pipeline: stages with their layers, which are modules of the model that the function returns",
-    )
-    machine.add_argument(
-        "--warm-up", type=int, default=2, metavar="N", help="rounds before the clock starts (default: 2)"
-    )
-
-
-def _configure_training(parser: argparse.ArgumentParser) -> None:
-    training = parser.add_argument_group("training")
-    training.add_argument(
-        "--optimiser",
-        choices=("sgd", "adam", "adamw"),
-        default="sgd",
-        help="optimiser of the zoo's jobs (default: sgd, with momentum)",
-    )
-    training.add_argument(
-        "--learning-rate", type=float, default=0.01, metavar="R", help="learning rate of the zoo's jobs (default: 0.01)"
-    )
-    training.add_argument(
-        "--averaging",
-        choices=("avg_w_count", "avg"),
-        default="avg_w_count",
-        help="how gradients of data-parallel jobs are averaged (default: avg_w_count)",
-    )
-    training.add_argument("--seed", type=int, default=0, metavar="N", help="seed of parameters and data (default: 0)")
+ARGUMENTS: Arguments = {
+    **PLAN,
+    "-o, --output FILE": "write the replay document here",
+    "--json": "print the summary as JSON",
+    "one of:": {
+        "--iterations N": {
+            "help": "times that the plan is carried out; of a phased plan, at most so many repetitions of each"
+            " phase (default: 1; cyclic and phased: 10)",
+            "dest": "passes",
+        },
+        "--minutes M": {"help": "carry it out again and again for so many minutes", "type": float},
+    },
+    "--time-triggered": "start nothing before its planned start",
+    "--baseline fifo|gang|alone": "then the same jobs at full depth, one at a time on its GPUs; or those of the"
+    " foreground alone",
+    "--foreground NAME[,NAME]": {
+        "help": "jobs that the baseline alone has (default: the only one with a cycle-time limit)",
+        "type": _names,
+        "action": "extend",
+        "default": [],
+    },
+    **PROGRESS,
+    "machine:": {
+        "--device cpu|cuda = cpu": "where to run",
+        "--backend gloo|nccl = gloo": "nccl: a device for each process",
+        "--threads N = 1": "threads of a process on the CPU",
+        "--trust MODULE:FUNCTION *": {"help": "code to import", "dest": "trusted"},
+        "--partition FILE": "a pipeline: stages with their layers, which are modules of the model that the"
+        " function returns",
+        "--warm-up N = 2": "rounds before the clock starts",
+    },
+    "training:": {
+        "--optimiser sgd|adam|adamw = sgd": "optimiser of the zoo's jobs (default: sgd, with momentum)",
+        "--learning-rate R = 0.01": {"help": "learning rate of the zoo's jobs", "type": float},
+        "--averaging avg_w_count|avg = avg_w_count": "how gradients of data-parallel jobs are averaged",
+        "--seed N = 0": "seed of parameters and data",
+    },
+    "checkpoints:": {
+        "--checkpoint DIR": "save all workers here",
+        "--checkpoint-every N": {"help": "after N iterations of a job and at the end", "dest": "every"},
+        "--resume": "go on from the last whole checkpoint in DIR",
+    },
+}
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -127,10 +93,6 @@ def run(arguments: argparse.Namespace) -> int:
         return ended(True, _kept(interrupted, arguments))
     _write(found, arguments)
     return 0
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",")]
 
 
 def _kept(interrupted: InterruptedRunError, arguments: argparse.Namespace) -> str:

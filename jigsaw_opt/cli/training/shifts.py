@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jigsaw_opt.cli.common.options import add_effort, effort
+from jigsaw_opt.cli.common.arguments import EFFORT_OF_ALL, Arguments
+from jigsaw_opt.cli.common.options import effort
 from jigsaw_opt.cli.common.output import ended, print_json, print_table, require_output
 from jigsaw_opt.cli.common.source import checked_plan
 
@@ -15,23 +16,16 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.add_argument("instance", metavar="INSTANCE", help="a cyclic instance: a document, or a bundled name")
-    parser.add_argument(
-        "--plan",
-        action="append",
-        type=Path,
-        default=[],
-        metavar="FILE",
-        help="its placement is a candidate (repeatable); without any, a solved one and random ones are",
-    )
-    parser.add_argument("--placements", type=int, default=8, metavar="N", help="random candidates (default: 8)")
-    parser.add_argument("--most", type=int, default=4, metavar="A", help="largest ratio of a job (default: 4)")
-    add_effort(parser, 60.0)
-    parser.add_argument("-o", "--output", type=Path, metavar="INSTANCE", help="write the instance with the best ratios")
-    parser.add_argument("--best-plan", type=Path, metavar="FILE", help="write its plan")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+ARGUMENTS: Arguments = {
+    "instance INSTANCE": "a cyclic instance: a document, or a bundled name",
+    "--plan FILE *": "its placement is a candidate (repeatable); without any, a solved one and random ones are",
+    "--placements N = 8": "random candidates",
+    "--most A = 4": {"help": "largest ratio of a job", "type": int},
+    **EFFORT_OF_ALL,
+    "-o, --output INSTANCE": {"help": "write the instance with the best ratios", "type": Path},
+    "--best-plan FILE": "write its plan",
+    "--json": "print the result as JSON",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:
