@@ -18,7 +18,7 @@ from jigsaw_opt.executor.exchange.buckets import GradientBuckets, Ready
 from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
 from jigsaw_opt.executor.exchange.transfer_stream import transfer_stream
 from jigsaw_opt.executor.models.building import Replica
-from jigsaw_opt.executor.models.leveled_model import saved_bytes
+from jigsaw_opt.executor.models.leveled_model import saved_by_segment
 from jigsaw_opt.executor.models.zoo.network import moved
 from jigsaw_opt.executor.user_code.training import OwnRecipe, OwnReplica
 
@@ -230,7 +230,8 @@ class Worker:
     def block_bytes(self, level: int) -> int:
         """Return the bytes that a block to `level` saves for its backward pass; takes a batch."""
         with self.replica.draws():
-            return sum(saved_bytes(self.model, self.batch(), level))
+            batch = self.batch()
+            return sum(saved_by_segment(lambda _: self.model.partial_loss(batch, level), self.model.parameters(), 1))
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Return to a `state`, of this worker or of one like it; `trained_state` tells what that looks like."""

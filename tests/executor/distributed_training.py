@@ -96,7 +96,7 @@ def emulated(plan: Plan, divisors: Sequence[Sequence[int]]) -> list[Tensor]:
         optimiser.zero_grad()
         for worker, level in enumerate(levels):
             own.model.backpropagate(own.batch(RECIPE.seed, worker, iteration), level)
-        for parameters, divisor in zip(own.model.bucket_parameters(), divisors[iteration], strict=True):
+        for parameters, divisor in zip(own.model.buckets, divisors[iteration], strict=True):
             for parameter in parameters:
                 parameter.grad /= divisor
         optimiser.step()

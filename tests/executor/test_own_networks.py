@@ -92,7 +92,7 @@ def test_buckets_are_those_of_the_instance(levels: tuple[int, ...]) -> None:
     tiny = replica(network, range(5), 2, levels)
     sizes = [sum(p.nbytes for p in own) for own in tiny.model.own_parameters()]
     stated = Model(tuple(Segment(str(i), {}, {}, size, 0) for i, size in enumerate(sizes)), levels)
-    assert tuple(sum(p.nbytes for p in own) for own in tiny.model.bucket_parameters()) == stated.bucket_bytes()
+    assert tuple(sum(p.nbytes for p in own) for own in tiny.model.buckets) == stated.bucket_bytes()
     assert sum(sizes) == sum(p.nbytes for p in tiny.model.parameters())
     for level, kept in enumerate(levels, 1):
         found = gradients(tiny, level)

@@ -212,7 +212,7 @@ def passes(loader: Any) -> Iterator[Any]:
 
 def test_a_level_may_reach_no_parameter() -> None:
     replica, _ = alone("headless", CUTS["noisy"])
-    assert list(map(len, replica.model.bucket_parameters())) == [0, 8, 6]
+    assert list(map(len, replica.model.buckets)) == [0, 8, 6]
     for level, reached in ((1, 0), (2, 8), (3, 14)):
         replica.model.zero_grad()
         assert replica.model.backpropagate(replica.batch(0, 0, 0), level) > 0

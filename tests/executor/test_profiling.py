@@ -24,8 +24,8 @@ from jigsaw_opt.executor.models.leveled_model import saved_bytes
 from jigsaw_opt.executor.processes import run_group
 from jigsaw_opt.executor.profiling import LevelProfile, ModelProfile, SegmentProfile, profile_replica
 from jigsaw_opt.executor.profiling.links import AllReduceSample, LinkFit, fit
-from jigsaw_opt.executor.profiling.rounds import flushed_denormals
-from jigsaw_opt.executor.profiling.side_by_side import _mean_spread
+from jigsaw_opt.executor.profiling.measuring import _mean_spread
+from jigsaw_opt.executor.profiling.restoring import flushed_denormals
 from jigsaw_opt.executor.worker import TrainingRecipe
 from jigsaw_opt.system.children import start_deaf
 from tests.refusals import ends

@@ -26,7 +26,7 @@ class GradientBuckets:
     """
 
     def __init__(self, model: LeveledModel) -> None:
-        self._buckets = model.bucket_parameters()
+        self._buckets = model.buckets
         self._of_bucket = tuple(tuple(map(_attached, alike(own) or [()])) for own in self._buckets)
         self.buffers = tuple(chain.from_iterable(self._of_bucket))
         self._missing: list[int] = []

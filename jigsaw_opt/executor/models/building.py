@@ -7,7 +7,7 @@ exactly that ``module:function``.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import chain, combinations_with_replacement, pairwise
@@ -52,10 +52,11 @@ class SegmentedModel(LeveledModel):
         self.names, self.levels = tuple(names), tuple(levels)
         self.segments = nn.ModuleList(segments)
         self.loss = loss
-        self.pieces = len(segments)
+        self._places = _told_apart(segments)
+        self.starts = self._places[1:]
         owned = self.own_parameters()
         bounds = [self.cut(level) for level in range(len(levels) + 1)]
-        self._buckets = tuple(tuple(p for own in owned[low:high] for p in own) for high, low in pairwise(bounds))
+        self.buckets = tuple(tuple(p for own in owned[low:high] for p in own) for high, low in pairwise(bounds))
 
     def cut(self, level: int) -> int:
         """Return the number of segments that a backward pass to `level` leaves out; `level` 0 leaves out all."""
@@ -63,45 +64,37 @@ class SegmentedModel(LeveledModel):
 
     def own_parameters(self) -> tuple[tuple[nn.Parameter, ...], ...]:
         """Return trained parameters of each segment, a shared one only in the first."""
+        *others, last = self.segments
+        with_loss = nn.ModuleList([last, self.loss] if isinstance(self.loss, nn.Module) else [last])
         seen: set[nn.Parameter] = set()
         owned = []
-        for parameters in self._held():
-            own = tuple(p for p in parameters if p.requires_grad and p not in seen)
+        for segment in (*others, with_loss):
+            own = tuple(p for p in segment.parameters() if p.requires_grad and p not in seen)
             seen.update(own)
             owned.append(own)
         return tuple(owned)
 
-    def bucket_parameters(self) -> tuple[tuple[nn.Parameter, ...], ...]:
-        """Return trained parameters of buckets 1 to D, bucket 1 at the output side."""
-        return self._buckets
-
-    def _held(self) -> Iterator[Iterator[nn.Parameter]]:
-        """Yield the parameters of each segment, those of the loss with the last one."""
-        *others, last = self.segments
-        yield from (segment.parameters() for segment in others)
-        yield chain(last.parameters(), self.loss.parameters() if isinstance(self.loss, nn.Module) else ())
-
     def forward(self, inputs: Any) -> Any:
         """Return the output of the last segment."""
-        for segment in self.segments:
+        for segment in self._places:
             inputs = segment(inputs)
         return inputs
 
-    def loss_of(self, batch: Batch, enter: Callable[[int], None] | None = None) -> Tensor:
-        """Return the mean loss of a pair of inputs and targets.
+    def loss_of(self, batch: Batch) -> Tensor:
+        """Return the mean loss of a pair of inputs and targets."""
+        inputs, targets = batch
+        assert self.loss is not None
+        return require_scalar(self.loss(self(inputs), targets))
 
-        `enter`: called with the index of each segment before it runs.
-        """
-        values, targets = batch
-        for index, segment in enumerate(self.segments):
-            if enter is not None:
-                enter(index)
-            values = segment(values)
-        return self.scalar_loss(values, targets)
 
-    def scalar_loss(self, values: Any, targets: Any) -> Tensor:
-        """Return the loss of the last segment's output."""
-        return require_scalar(self.loss(values, targets))
+def _told_apart(segments: Iterable[nn.Module]) -> list[nn.Module]:
+    """Return the segments, in a wrapper each that is called before already, so that its first call here is seen."""
+    places: list[nn.Module] = []
+    called: set[nn.Module] = set()
+    for segment in segments:
+        places.append(nn.Sequential(segment) if segment in called else segment)
+        called.update(segment.modules())
+    return places
 
 
 @dataclass(frozen=True)

@@ -8,52 +8,61 @@ cut.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, TypeVar
 
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.multiprocessing.reductions import StorageWeakRef
 
+Key = TypeVar("Key", bound=Hashable)
+
 
 class LeveledModel(nn.Module, ABC):
-    """A model that a worker trains, with a backward pass to any level.
+    """A model that a worker trains, in segments, with a backward pass to any level.
 
     Attributes
     ----------
-    pieces : int
-        Number of pieces whose begin a forward pass tells.
+    names : tuple of str
+        Names of the segments, from the input to the output.
+    starts : sequence of Module
+        Modules at whose first calls the second segment, the third and so on begin.
+    loss : callable or None
+        Mean loss of outputs and targets; None where the outputs have their own.
+    buckets : tuple of tuple of Parameter
+        Trained parameters of buckets 1 to D, bucket 1 at the output side.
     """
 
-    pieces = 1
+    names: tuple[str, ...]
+    starts: Sequence[nn.Module]
+    loss: Callable[[Any, Any], Tensor] | None
+    buckets: tuple[tuple[nn.Parameter, ...], ...]
 
     @abstractmethod
-    def bucket_parameters(self) -> tuple[tuple[nn.Parameter, ...], ...]:
-        """Return trained parameters of buckets 1 to D, bucket 1 at the output side."""
-
-    @abstractmethod
-    def loss_of(self, batch: Any, enter: Callable[[int], None] | None = None) -> Tensor:
+    def loss_of(self, batch: Any) -> Tensor:
         """Return the mean loss of a batch, one number.
 
         Parameters
         ----------
         batch
             The batch.
-        enter
-            Called with the index of each piece of the model before it runs.
         """
 
     @property
     def depth(self) -> int:
         """Number of levels, ``D``."""
-        return len(self.bucket_parameters())
+        return len(self.buckets)
 
     def beyond(self, level: int) -> tuple[nn.Parameter, ...]:
         """Return trained parameters that a backward pass to `level` does not reach."""
-        return tuple(p for bucket in self.bucket_parameters()[level:] for p in bucket)
+        return tuple(p for bucket in self.buckets[level:] for p in bucket)
 
-    def partial_loss(self, batch: Any, level: int, enter: Callable[[int], None] | None = None) -> Tensor:
+    def entering(self, enter: Callable[[int, Any], object]) -> AbstractContextManager[None]:
+        """Call `enter` with the index and the inputs of each segment, the first one excepted, as it begins."""
+        return first_calls(enumerate(self.starts, 1), enter)
+
+    def partial_loss(self, batch: Any, level: int) -> Tensor:
         """Return the mean loss of `batch`, with a graph that reaches down to `level` and no further.
 
         Parameters
@@ -62,11 +71,9 @@ class LeveledModel(nn.Module, ABC):
             Inputs and targets.
         level
             1 to `depth`.
-        enter
-            None, or called with the index of each piece before it runs.
         """
         with frozen(self.beyond(level)):
-            return self.loss_of(batch, enter)
+            return self.loss_of(batch)
 
     def backpropagate(self, batch: Any, level: int) -> Tensor:
         """Run the forward pass and the backward pass to a level; gradients add up in the parameters.
@@ -104,9 +111,34 @@ def frozen(parameters: Collection[nn.Parameter]) -> Iterator[None]:
             parameter.requires_grad_(True)
 
 
+@contextmanager
+def first_calls(modules: Iterable[tuple[Key, nn.Module]], note: Callable[[Key, Any], object]) -> Iterator[None]:
+    """Call a function when each module is called for the first time, as long as the block lasts."""
+    called: set[Key] = set()
+
+    def noting(key: Key) -> Callable[..., None]:
+        def hook(_: nn.Module, *inputs: object) -> None:
+            if key not in called:
+                called.add(key)
+                note(key, inputs)
+
+        return hook
+
+    with ExitStack() as stack:
+        for key, module in modules:
+            hooked = module.register_forward_pre_hook(noting(key), prepend=True, with_kwargs=True)
+            stack.callback(hooked.remove)
+        yield
+
+
 def saved_bytes(model: LeveledModel, batch: Any, level: int) -> tuple[int, ...]:
     """Return by segment the bytes that a block at `level` saves for its backward pass (`saved_by_segment`)."""
-    return saved_by_segment(lambda enter: model.partial_loss(batch, level, enter), model.parameters(), model.pieces)
+
+    def forward(enter: Callable[[int], None]) -> Tensor:
+        with model.entering(lambda index, _: enter(index)):
+            return model.partial_loss(batch, level)
+
+    return saved_by_segment(forward, model.parameters(), len(model.names))
 
 
 def saved_by_segment(

@@ -6,12 +6,12 @@ that two modules share, has the place of its first use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate, count
 from traceback import walk_stack
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,11 +20,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.checkpoint import CheckpointFunction
 
 from jigsaw_opt.executor.devices import wall_us
-from jigsaw_opt.executor.models.leveled_model import frozen
+from jigsaw_opt.executor.models.leveled_model import first_calls, frozen
 from jigsaw_opt.executor.partial.outputs import tensors
 from jigsaw_opt.executor.randomness import own_draws
-
-Key = TypeVar("Key", bound=Hashable)
 
 TIMED = 3
 """Backward passes that are timed, after one that is not."""
@@ -144,26 +142,6 @@ def _undelayed(passes: Sequence[tuple[dict[nn.Parameter, float], float]]) -> tup
 def _is_in_reentrant_checkpoint() -> bool:
     frames = (frame for frame, _ in walk_stack(None))
     return any(frame.f_code is CheckpointFunction.forward.__code__ for frame in frames)
-
-
-@contextmanager
-def first_calls(modules: Iterable[tuple[Key, nn.Module]], note: Callable[[Key, Any], object]) -> Iterator[None]:
-    """Call a function when each module is called for the first time, as long as the block lasts."""
-    called: set[Key] = set()
-
-    def noting(key: Key) -> Callable[..., None]:
-        def hook(_: nn.Module, *inputs: object) -> None:
-            if key not in called:
-                called.add(key)
-                note(key, inputs)
-
-        return hook
-
-    with ExitStack() as stack:
-        for key, module in modules:
-            hooked = module.register_forward_pre_hook(noting(key), prepend=True, with_kwargs=True)
-            stack.callback(hooked.remove)
-        yield
 
 
 @contextmanager

@@ -1,10 +1,9 @@
-"""Profiles of any model in a training loop of the user's own."""
+"""Profiles of any model: in a training loop of the user's own, or in units as a worker trains it."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -14,16 +13,19 @@ from torch.nn.parameter import is_lazy
 
 from jigsaw_opt.errors import Code, Problem, UsageError, unsupported
 from jigsaw_opt.executor.devices import device_name
-from jigsaw_opt.executor.models.model_call import arguments_of, inputs_and_targets, is_wrapped, loss_of, needs_closure
+from jigsaw_opt.executor.models.building import Replica
+from jigsaw_opt.executor.models.model_call import inputs_and_targets, is_wrapped, needs_closure
 from jigsaw_opt.executor.models.zoo.network import moved
-from jigsaw_opt.executor.partial.forward_order import eager, observe
+from jigsaw_opt.executor.partial.forward_order import eager
 from jigsaw_opt.executor.partial.outputs import tensors
-from jigsaw_opt.executor.partial.parts import are_cuts, require_modules, split
+from jigsaw_opt.executor.partial.parts import are_cuts, require_modules
 from jigsaw_opt.executor.profiling.restoring import moved_to, restored
 from jigsaw_opt.executor.profiling.results import ModelProfile
-from jigsaw_opt.executor.profiling.rounds import LONGEST, flushed_denormals, measure, warm
+from jigsaw_opt.executor.profiling.rounds import measure, warm
 from jigsaw_opt.executor.profiling.trainee import Trainee
 from jigsaw_opt.executor.user_code.batch_source import generators_kept, is_function, one_pass
+from jigsaw_opt.executor.user_code.training import OwnModel, parts_of
+from jigsaw_opt.executor.worker import TrainingRecipe
 
 _BATCHES = 8
 """How many batches of a loader are used, in turn."""
@@ -123,55 +125,54 @@ def measure_any(
         message = f"device is {place}, but the model is on {home}: move model and optimiser there first"
         raise UsageError(message, code="mismatch", path="device")
     held = nn.ModuleList([model, loss] if isinstance(loss, nn.Module) else [model])
-    is_own = optimiser is not None
     steps = optimiser or torch.optim.SGD([p for p in held.parameters() if p.requires_grad], lr=_RATE, momentum=0.9)
-    with flushed_denormals(), moved_to(place, held), generators_kept(batch), restored(held, steps) as reset:
+    with moved_to(place, held), generators_kept(batch), restored(held, steps) as reset:
         batches = _batches(batch, loss)
-        trainee = _trainee(model, batches, loss, cuts, held, steps, place)
-        if not is_own:
+
+        def draw(turn: int) -> Any:
+            return _copied(batches[turn % len(batches)], place)  # on a CPU too, for a model may change its inputs
+
+        parts = parts_of(model, draw(0), loss is None, cuts)
+        trainee = Trainee(OwnModel(model, loss, parts), steps, draw, place, root=eager(model))
+        if optimiser is None:
             warm(trainee, reset)
-        measured = measure(trainee, warm_up, repeats, LONGEST * repeats, gpu_type or device_name(place))
-    return replace(measured, batch=_samples(batches))
+        return measure(trainee, warm_up, repeats, gpu_type or device_name(place), _samples(batches))
 
 
-def _samples(batches: Sequence[tuple[Any, Any]]) -> int | None:
+def profile_replica(
+    replica: Replica,
+    recipe: TrainingRecipe,
+    device: torch.device,
+    warm_up: int,
+    repeats: int,
+    *,
+    number: int = 0,
+    most: int | None = None,
+) -> ModelProfile:
+    """Measure a network in units as a worker trains it, with the drawing of the batch.
+
+    Times in microseconds and bytes of each segment and each level.
+
+    `warm_up, repeats`: rounds before measuring, and rounds measured; both at least 1. `most`: rounds measured at most,
+    where times differ much; None for three times `repeats`.
+    """
+    model = replica.model.to(device)
+    trainee = Trainee(
+        model,
+        recipe.optimiser_of(model),
+        lambda turn: moved(replica.batch(recipe.seed, number, turn), device),
+        device,
+        keeps_gradients=True,
+    )
+    with restored(model, trainee.optimiser) as reset:
+        warm(trainee, reset)
+        return measure(trainee, warm_up, repeats, device_name(device), replica.batch_size, most)
+
+
+def _samples(batches: Sequence[Any]) -> int | None:
     """Return the first dimension that all tensors of all batches have; None where they differ."""
     sizes = {value.shape[0] if value.dim() else None for value in tensors(batches)}
     return sizes.pop() if len(sizes) == 1 else None
-
-
-def _trainee(
-    model: nn.Module,
-    batches: Sequence[tuple[Any, Any]],
-    loss: Callable[[Any, Any], Tensor] | None,
-    cuts: Sequence[str] | int,
-    held: nn.Module,
-    optimiser: torch.optim.Optimizer,
-    device: torch.device,
-) -> Trainee:
-    def run(batch: tuple[Any, Any]) -> Tensor:
-        return loss_of(model, *batch, loss)
-
-    def draw(turn: int) -> tuple[Any, Any]:
-        # Copies on a CPU too, for a model may change its inputs in place.
-        return tuple(_copied(part, device) for part in batches[turn % len(batches)])
-
-    args, kwargs = arguments_of(draw(0)[0])
-    parts = split(model, observe(model, args, kwargs, is_timed=isinstance(cuts, int)), cuts)
-    lent = loss.parameters() if isinstance(loss, nn.Module) else ()
-    parts.buckets.update({p: 1 for p in lent if p not in parts.buckets})
-    first = "input" if "input" not in parts.cuts else "the input"
-    return Trainee(
-        names=(first, *parts.cuts),
-        starts=[eager(model).get_submodule(cut) for cut in parts.cuts],
-        parts=parts,
-        held=held,
-        loss=run,
-        optimiser=optimiser,
-        draw=draw,
-        device=device,
-        root=eager(model),
-    )
 
 
 def _copied(tree: Any, device: torch.device) -> Any:
@@ -189,12 +190,14 @@ def _is_loader(batch: Any) -> bool:
     return is_function(batch) or (isinstance(batch, Iterable) and not is_batch)
 
 
-def _batches(batch: Any, loss: object) -> list[tuple[Any, Any]]:
-    """Return inputs and targets of the batches that take turns."""
+def _batches(batch: Any, loss: object) -> list[Any]:
+    """Return the batches that take turns."""
     found = list(islice(one_pass(batch), _BATCHES)) if _is_loader(batch) else [batch]
     if not found:
         raise UsageError("the loader has no batch", code="empty", path="loader")
-    return [inputs_and_targets(batch, loss is None) for batch in found]
+    for each in found:
+        inputs_and_targets(each, loss is None)
+    return found
 
 
 def _require(model: Any, batch: Any, loss: Any, cuts: Any, optimiser: Any, warm_up: int, repeats: int) -> None:

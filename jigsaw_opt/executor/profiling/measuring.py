@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from statistics import fmean
 from typing import Any, Literal
 
 import torch
+import torch.distributed as dist
 from torch.utils._pytree import tree_leaves
 
 from jigsaw_opt.errors import RunFailedError, UsageError, not_together, unsupported
+from jigsaw_opt.executor.devices import Spread
 from jigsaw_opt.executor.models.building import build_network, even_segments, own_network, replica
+from jigsaw_opt.executor.models.zoo.network import Network
+from jigsaw_opt.executor.processes import keep_to_share, run_group
 from jigsaw_opt.executor.profiling import ModelProfile, measure_any, profile_replica
 from jigsaw_opt.executor.profiling.links import LinkProfile, link_profile
-from jigsaw_opt.executor.profiling.side_by_side import profiles_side_by_side
 from jigsaw_opt.executor.user_code.importing import blame_own_code
 from jigsaw_opt.executor.user_code.subject import OwnSubject, call_own, subject_of
 from jigsaw_opt.executor.worker import OPTIMISERS, TrainingRecipe
@@ -66,12 +71,11 @@ def measure_model(
             message = "--cuts is for a model of your own that is not in units; --segments cuts one in units"
             raise not_together("cuts", message)
     if processes > 1:
-        return profiles_side_by_side([in_units], most, processes, recipe, warm_up, repeats, trusted)[0], in_units
+        found = run_group(_measure_beside_others, processes, in_units, most, recipe, warm_up, repeats, tuple(trusted))
+        return _mean(found), in_units
     with _told_shapes(name):
         network = own_network(made) if ":" in name else build_network(name, arguments, seed=0)
-        with blame_own_code(name):
-            built = replica(network, even_segments(network, most), in_units["batch_size"])
-            return profile_replica(built, recipe, device, warm_up, repeats), in_units
+        return _measure_network(network, in_units, most, recipe, device, warm_up, repeats), in_units
 
 
 def _measure_own(
@@ -90,6 +94,67 @@ def _measure_own(
         trained = [p for p in model.parameters() if p.requires_grad]
         optimiser = OPTIMISERS[recipe.optimiser](trained, **recipe.options) if trained else None
     return measure_any(model, subject.batch, loss, cuts, optimiser, None, device, warm_up, repeats)
+
+
+def _measure_network(
+    network: Network,
+    entry: Mapping[str, Any],
+    segments: int,
+    recipe: TrainingRecipe,
+    device: torch.device,
+    warm_up: int,
+    repeats: int,
+    **together: int,
+) -> ModelProfile:
+    with blame_own_code(entry["zoo"]):
+        built = replica(network, even_segments(network, segments), entry["batch_size"])
+        if together:
+            dist.barrier()
+        return profile_replica(built, recipe, device, warm_up, repeats, **together)
+
+
+def _measure_beside_others(
+    entry: Mapping[str, Any],
+    segments: int,
+    recipe: TrainingRecipe,
+    warm_up: int,
+    repeats: int,
+    trusted: Sequence[str],
+) -> ModelProfile:
+    """Measure on this process's share of the cores while all other processes measure, as in a replay on a CPU.
+
+    There cores share caches and the way to the memory, so a block takes longer while another core is at work.
+    """
+    rank = dist.get_rank()
+    keep_to_share(rank, dist.get_world_size())
+    network = build_network(entry["zoo"], entry["arguments"], trusted)
+    # All measure equally often, so that none measures while others are done.
+    together = {"number": rank, "most": repeats}
+    return _measure_network(network, entry, segments, recipe, torch.device("cpu"), warm_up, repeats, **together)
+
+
+def _mean(profiles: Sequence[ModelProfile]) -> ModelProfile:
+    first = profiles[0]
+    segments = tuple(
+        replace(
+            segment,
+            forward=_mean_spread([p.segments[k].forward for p in profiles]),
+            backward=_mean_spread([p.segments[k].backward for p in profiles]),
+            input_gradients=_mean_spread([p.segments[k].input_gradients for p in profiles]),
+            weight_gradients=_mean_spread([p.segments[k].weight_gradients for p in profiles]),
+            step_us=fmean(p.segments[k].step_us for p in profiles),
+        )
+        for k, segment in enumerate(first.segments)
+    )
+    levels = tuple(
+        replace(level, block=_mean_spread([p.levels[k].block for p in profiles]))
+        for k, level in enumerate(first.levels)
+    )
+    return replace(first, segments=segments, levels=levels)
+
+
+def _mean_spread(spreads: Sequence[Spread]) -> Spread:
+    return Spread(*(fmean(part) for part in zip(*((s.median, s.low, s.high) for s in spreads), strict=True)))
 
 
 def _require_none(given: Mapping[str, object]) -> None:

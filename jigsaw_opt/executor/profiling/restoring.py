@@ -12,6 +12,23 @@ from torch.utils._pytree import tree_leaves
 
 from jigsaw_opt.executor.randomness import own_draws
 
+_DENORMAL = 1e-40
+"""A denormal number in single precision."""
+
+
+@contextmanager
+def flushed_denormals() -> Iterator[None]:
+    """Flush denormal numbers in the block alone: other code of the process may need them.
+
+    What is computed with them takes many times as long, and real training meets few.
+    """
+    kept = (torch.tensor(_DENORMAL) * 1).item() > 0
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(not kept)
+
 
 @contextmanager
 def moved_to(device: torch.device, held: nn.Module) -> Iterator[None]:
@@ -33,7 +50,8 @@ def restored(held: nn.Module, optimiser: torch.optim.Optimizer) -> Iterator[Call
     """Put everything back at the end that training in the block has changed.
 
     That is parameters, buffers, gradients, the optimiser's state and options, random generators, and which modules are
-    in training mode. Modules begin in training mode; what is inside a module in training mode stays as it is.
+    in training mode. Modules begin in training mode; what is inside a module in training mode stays as it is. Denormal
+    numbers are flushed meanwhile.
     """
     ours = [p for group in optimiser.param_groups for p in group["params"]]
     gradients = {p: p.grad for p in (*held.parameters(), *ours)}
@@ -48,7 +66,7 @@ def restored(held: nn.Module, optimiser: torch.optim.Optimizer) -> Iterator[Call
         reset_optimiser()
 
     devices = sorted({t.device.index for t in tensors if t.device.type == "cuda"})
-    with torch.random.fork_rng(devices=devices), own_draws(0):
+    with flushed_denormals(), torch.random.fork_rng(devices=devices), own_draws(0):
         try:
             for child in held.children():
                 if not child.training:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -17,12 +16,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from jigsaw_opt.executor.devices import spread
-from jigsaw_opt.executor.models.leveled_model import frozen, saved_by_segment
-from jigsaw_opt.executor.partial.forward_order import first_calls
+from jigsaw_opt.executor.models.leveled_model import first_calls, saved_bytes
+from jigsaw_opt.executor.models.model_call import inputs_and_targets
 from jigsaw_opt.executor.partial.outputs import tensors
 from jigsaw_opt.executor.profiling.results import LevelProfile, ModelProfile, SegmentProfile, is_wide
 from jigsaw_opt.executor.profiling.segment_times import segment_times
-from jigsaw_opt.executor.profiling.trainee import Trainee, Training
+from jigsaw_opt.executor.profiling.trainee import Trainee
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ def boundaries(trainee: Trainee) -> Boundaries:
     bytes that are read of it, so connections that skip segments count as well. The batch itself does not.
     """
     batch = trainee.draw(0)
-    storages = _StoragesRead((*trainee.held.parameters(), *trainee.held.buffers(), *tree_leaves(batch)))
+    storages = _StoragesRead((*trainee.model.parameters(), *trainee.model.buffers(), *tree_leaves(batch)))
     called: dict[str, int] = {}
 
     def enter(index: int, _: object) -> None:
@@ -56,11 +55,11 @@ def boundaries(trainee: Trainee) -> Boundaries:
         torch.no_grad(),
         torch.compiler.set_stance("force_eager"),
         first_calls(modules, lambda name, _: called.setdefault(name, storages.segment)),
-        trainee.entering(enter),  # behind the modules, for the hooks of later ones run first
+        trainee.model.entering(enter),  # behind the modules, for the hooks of later ones run first
         storages,
     ):
-        trainee.loss(batch)
-    own: list[list[str]] = [[] for _ in trainee.names]
+        trainee.model.loss_of(batch)
+    own: list[list[str]] = [[] for _ in range(trainee.depth)]
     for name in [] if trainee.root is None else _whole("", trainee.root, called):
         own[called[name]].append(name)
     sent = tuple(storages.sent_bytes(segment) for segment in range(trainee.depth - 1))
@@ -128,27 +127,11 @@ def _whole(name: str, module: nn.Module, called: dict[str, int]) -> Iterator[str
 
 
 _LOGGER = logging.getLogger(__name__)
-LONGEST = 3
+_LONGEST = 3
 """How many times as many rounds as asked for are measured, at most, where the times differ much."""
 _RATES = (1e-2, 1e-3, 1e-4)
 _STEPS = 5
 _RISE = 10
-_DENORMAL = 1e-40
-"""A denormal number in single precision."""
-
-
-@contextmanager
-def flushed_denormals() -> Iterator[None]:
-    """Flush denormal numbers in the block alone: other code of the process may need them.
-
-    What is computed with them takes many times as long, and real training meets few.
-    """
-    kept = (torch.tensor(_DENORMAL) * 1).item() > 0
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(not kept)
 
 
 def warm(trainee: Trainee, reset: Callable[[], None]) -> None:
@@ -160,13 +143,12 @@ def warm(trainee: Trainee, reset: Callable[[], None]) -> None:
     groups = trainee.optimiser.param_groups
     own = [group["lr"] for group in groups]
     for rate in _RATES:
-        training = Training(trainee)
         for group in groups:
             group["lr"] = rate
         for _ in range(_STEPS):
-            training.block(trainee.depth)
-        training.step()
-        losses = training.losses()
+            trainee.block(trainee.depth)
+        trainee.step()
+        losses = trainee.losses()
         if all(map(isfinite, losses)) and max(losses) <= _RISE * abs(losses[0]):
             break
         reset()
@@ -174,75 +156,73 @@ def warm(trainee: Trainee, reset: Callable[[], None]) -> None:
         group["lr"] = before
 
 
-def measure(trainee: Trainee, warm_up: int, repeats: int, most: int, gpu_type: str) -> ModelProfile:
+def measure(
+    trainee: Trainee, warm_up: int, repeats: int, gpu_type: str, batch: int | None, most: int | None = None
+) -> ModelProfile:
     """Measure a model where it is; it trains on meanwhile.
 
     Times in microseconds and bytes of each segment and each level.
 
     `warm_up, repeats`: rounds before measuring, at least 1, and rounds measured, at least 1. A round is the passes over
-    the segments one by one and one block at each level. `most`: rounds measured at most, where the times of blocks
-    differ much; at least `repeats`.
+    the segments one by one and one block at each level. `batch`: samples of a batch, if known. `most`: rounds measured
+    at most, where the times of blocks differ much, at least `repeats`; None for three times as many.
     """
-    training, depth = Training(trainee), trainee.depth
+    depth, most = trainee.depth, most or _LONGEST * repeats
     segments: list[list[float]] = []
     levels: list[list[float]] = []
     steps: list[float] = []
-    training.block(depth)
+    trainee.block(depth)
     for turn in range(warm_up + most):
         if len(levels) >= repeats and not any(is_wide(spread(times)) for times in zip(*levels, strict=True)):
             break
-        training.round = turn
+        trainee.round = turn
         _LOGGER.info("round %d of %d", turn + 1, warm_up + (repeats if turn < warm_up + repeats else most))
         segment_row = segment_times(trainee, turn)
-        blocks = [training.block(level) for level in range(1, depth + 1)]
-        training.require_numbers()
+        blocks = [trainee.block(level) for level in range(1, depth + 1)]
+        trainee.require_numbers()
         if turn >= warm_up:
             segments.append(segment_row)
             levels.append([step + rest for step, rest in blocks])
             steps.extend(step for step, _ in blocks)
-    training.step()
+    trainee.step()
     return ModelProfile(
         _segment_profiles(trainee, segments, spread(steps).median),
         tuple(
-            LevelProfile(level, spread(times), _block_memory(training, level))
+            LevelProfile(level, spread(times), _block_memory(trainee, level))
             for level, times in enumerate(zip(*levels, strict=True), 1)
         ),
         trainee.state_bytes(),
         gpu_type,
-        input_bytes=sum(value.nbytes for value in tensors(trainee.draw(0)[0])),
+        batch,
+        sum(value.nbytes for value in tensors(inputs_and_targets(trainee.draw(0), trainee.model.loss is None)[0])),
     )
 
 
 def _segment_profiles(trainee: Trainee, rounds: list[list[float]], step_us: float) -> tuple[SegmentProfile, ...]:
     columns = [spread(column) for column in zip(*rounds, strict=True)]
     depth = trainee.depth
-    sizes = [sum(p.nbytes for p in own) for own in trainee.own_parameters()]
+    sizes = [sum(p.nbytes for p in own) for own in trainee.own_parameters]
     steps = [step_us * size / max(1, sum(sizes)) for size in sizes]
     times = (columns[at * depth : (at + 1) * depth] for at in range(4))
     found = boundaries(trainee)
     sent = (*found.sent_bytes, None)
-    rows = zip(trainee.names, *times, steps, sizes, _saved(trainee, depth), sent, found.modules, strict=True)
+    rows = zip(trainee.model.names, *times, steps, sizes, _saved(trainee, depth), sent, found.modules, strict=True)
     return tuple(SegmentProfile(*row) for row in rows)
 
 
 def _saved(trainee: Trainee, level: int) -> tuple[int, ...]:
     """Return bytes that a block at `level` saves for its backward pass, by segment."""
     batch = trainee.draw(0)
-
-    def forward(enter: Callable[[int], None]) -> torch.Tensor:
-        with trainee.entering(lambda index, _: enter(index)), frozen(trainee.parts.beyond(level)):
-            return trainee.loss(batch)
-
     with torch.compiler.set_stance("force_eager"):
-        return saved_by_segment(forward, trainee.held.parameters(), trainee.depth)
+        return saved_bytes(trainee.model, batch, level)
 
 
-def _block_memory(training: Training, level: int) -> int:
-    device = training.trainee.device
+def _block_memory(trainee: Trainee, level: int) -> int:
+    device = trainee.device
     if device.type != "cuda":
-        return sum(_saved(training.trainee, level))
+        return sum(_saved(trainee, level))
     torch.cuda.synchronize(device)
     torch.cuda.reset_peak_memory_stats(device)
     before = torch.cuda.memory_allocated(device)
-    training.pass_to(level, keep=True)
+    trainee.pass_to(level, keep=True)
     return torch.cuda.max_memory_allocated(device) - before

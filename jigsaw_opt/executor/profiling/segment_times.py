@@ -28,7 +28,7 @@ def segment_times(trainee: Trainee, turn: int) -> list[float]:
     These are forward passes without a graph, backward passes with what the graph adds to the forward pass, and their
     shares of inputs' and of weights' gradients. Gradients stay as they were; buffers move on.
     """
-    parameters = [p for p in trainee.held.parameters() if p.requires_grad]
+    parameters = [p for p in trainee.model.parameters() if p.requires_grad]
     kept = [p.grad for p in parameters]
     try:
         with torch.compiler.set_stance("force_eager"):
@@ -43,7 +43,7 @@ def segment_times(trainee: Trainee, turn: int) -> list[float]:
     backward = [max(0.0, f + b - p) for p, f, b in zip(plain, forward, whole, strict=True)]
     of_weights = [
         min(both, max(0.0, b - i)) if own else 0.0
-        for both, b, i, own in zip(backward, whole, inputs, trainee.own_parameters(), strict=True)
+        for both, b, i, own in zip(backward, whole, inputs, trainee.own_parameters, strict=True)
     ]
     of_inputs = [both - own for both, own in zip(backward, of_weights, strict=True)]
     return [*plain, *backward, *of_inputs, *of_weights]
@@ -59,9 +59,9 @@ def _clear(parameters: list[nn.Parameter], keep: bool) -> None:
 def _plain_forward(trainee: Trainee, turn: int) -> list[float]:
     begins: dict[int, float] = {}
     batch = trainee.draw(turn)
-    with torch.no_grad(), trainee.entering(lambda index, _: begins.setdefault(index, work_us(trainee.device))):
+    with torch.no_grad(), trainee.model.entering(lambda index, _: begins.setdefault(index, work_us(trainee.device))):
         begin = work_us(trainee.device)
-        trainee.loss(batch)
+        trainee.model.loss_of(batch)
         end = work_us(trainee.device)
     return _durations(begin, [begins.get(index) for index in range(1, trainee.depth)], end)
 
@@ -78,7 +78,7 @@ def _with_graph(trainee: Trainee, turn: int, weights: bool) -> tuple[list[float]
     In each segment the parameters of segments before it are frozen, as at the level that begins there: a shared one
     has its gradient from the first segment that uses it.
     """
-    device, own = trainee.device, trainee.own_parameters()
+    device, own = trainee.device, trainee.own_parameters
     begins: dict[int, float] = {}
     ends: dict[int, float] = {}
     edges: list[GradientEdge] = []
@@ -100,9 +100,9 @@ def _with_graph(trainee: Trainee, turn: int, weights: bool) -> tuple[list[float]
     batch = trainee.draw(turn)
     with ExitStack() as stack:
         stack.callback(lambda: [p.requires_grad_(True) for parameters in own for p in parameters])
-        with trainee.entering(enter), nullcontext() if weights else _first_outputs(trainee.held, edges):
+        with trainee.model.entering(enter), nullcontext() if weights else _first_outputs(trainee.model, edges):
             begin = work_us(device)
-            loss = trainee.loss(batch)
+            loss = trainee.model.loss_of(batch)
             middle = work_us(device)
         start = work_us(device)
         if loss.requires_grad and weights:

@@ -46,13 +46,11 @@ class OwnModel(LeveledModel):
         known = set(parts.buckets)
         own = loss.parameters() if isinstance(loss, nn.Module) else ()
         buckets[0] += [p for p in own if p.requires_grad and p not in known]
-        self._buckets = tuple(map(tuple, buckets))
+        self.buckets = tuple(map(tuple, buckets))
+        self.names = ("the input" if "input" in parts.cuts else "input", *parts.cuts)
+        self.starts = [eager(module).get_submodule(cut) for cut in parts.cuts]
 
-    def bucket_parameters(self) -> tuple[tuple[nn.Parameter, ...], ...]:
-        """Return trained parameters of buckets 1 to D, bucket 1 at the output side."""
-        return self._buckets
-
-    def loss_of(self, batch: Any, enter: Callable[[int], None] | None = None) -> Tensor:
+    def loss_of(self, batch: Any) -> Tensor:
         """Return the mean loss of a batch."""
         return loss_of(self.module, *inputs_and_targets(batch, self.loss is None), self.loss)
 
@@ -191,22 +189,26 @@ def own_training(
             require_equal_shapes(module, group)
             whole = [module, loss] if isinstance(loss, nn.Module) else [module]
             broadcast([tensor for part in whole for tensor in (*part.parameters(), *part.buffers())], group)
-        parts = _parts(module, entry["cuts"], source, loss is None, worker)
+        require_modules(module, entry["cuts"])
+        before = source.state()
+        batch = moved(source.take(), device)
+        source.load(before)
+        parts = parts_of(module, batch, loss is None, entry["cuts"], group)
     model = OwnModel(module, loss, parts)
     _require_own_parameters(model, recipe.optimiser)
     return OwnReplica(model, source, generators, device), recipe
 
 
-def _parts(
-    module: nn.Module, cuts: Sequence[str], source: BatchSource, is_whole: bool, worker: WorkerPlace
+def parts_of(
+    module: nn.Module, batch: Any, is_whole: bool, cuts: Sequence[str] | int, group: dist.ProcessGroup | None = None
 ) -> ModelParts:
-    """Find the parts in a forward pass over the first batch, which then is the first one again."""
-    require_modules(module, cuts)
-    before = source.state()
-    arguments, named = arguments_of(inputs_and_targets(moved(source.take(), worker.device), is_whole)[0])
-    source.load(before)
-    order = observe(module, arguments, named, is_timed=False)
-    return split(module, order, cuts) if worker.group is None else split_alike(module, order, cuts, worker.group)
+    """Find the parts of a module in a forward pass over a batch, alike in all processes of a group.
+
+    `is_whole`: whether the module takes all of the batch by name, and its outputs have the loss.
+    """
+    arguments, named = arguments_of(inputs_and_targets(batch, is_whole)[0])
+    order = observe(module, arguments, named, is_timed=isinstance(cuts, int))
+    return split(module, order, cuts) if group is None else split_alike(module, order, cuts, group)
 
 
 def _require_own_parameters(model: OwnModel, optimiser: Optimizer) -> None:
