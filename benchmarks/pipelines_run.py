@@ -17,10 +17,13 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from jigsaw_opt.executor.hosts.host import HostSetting
+from jigsaw_opt.executor.hosts.kinds import build_host
+from jigsaw_opt.executor.hosts.stages import StagesHost
 from jigsaw_opt.executor.processes import run_group
 from jigsaw_opt.executor.randomness import draw_number, own_draws
 from jigsaw_opt.executor.replay.clock import ReplayClock
-from jigsaw_opt.executor.replay.rank_process import hosted_stages, stage_groups
+from jigsaw_opt.executor.replay.rank_process import stage_groups
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.planning.pipeline.costs import PipelineCosts
 from jigsaw_opt.planning.pipeline.named import ORDERS
@@ -150,8 +153,10 @@ def carry_out(cases: Sequence[tuple[ReplayRequest, Mapping[str, Any]]]) -> list[
 
 def _one_step(request: ReplayRequest, entry: Mapping[str, Any]) -> Found:
     schedule = torch_schedules(request.instance, request.plan)
-    clock, cpu = ReplayClock(dist.new_group(backend="gloo")), torch.device("cpu")
-    process = hosted_stages(request, StagedRun(schedule, entry), clock, cpu, stage_groups(schedule))
+    clock, run = ReplayClock(dist.new_group(backend="gloo")), StagedRun(schedule, entry)
+    setting = HostSetting(request, torch.device("cpu"), clock, None, run, stage_groups(schedule))
+    process = build_host(setting, schedule.job)
+    assert isinstance(process, StagesHost)
     logger, actions = logging.getLogger("torch.distributed.pipelining.schedules"), _Actions()
     logger.setLevel(logging.DEBUG)
     logger.propagate = False

@@ -20,6 +20,7 @@ import torch.distributed as dist
 from jigsaw_opt.checking.require import require_correct
 from jigsaw_opt.errors import RunFailedError, UsageError, malformed, missing_option, unsupported
 from jigsaw_opt.executor.partial.turns import set_turns
+from jigsaw_opt.executor.processes import TIMEOUT
 from jigsaw_opt.executor.replay.link_order import AnyStore, HashStore, PrefixStore, TCPStore
 from jigsaw_opt.executor.replay.order import BlockStep, ReplayExtent, ReplayOrder, TransferKey
 from jigsaw_opt.problem.instance import Instance
@@ -31,8 +32,6 @@ _BEAT_S = 1.0
 LOST_S = 30.0
 """A process that has told nothing for so long counts as killed. Its thread speaks while the training computes."""
 _ENDLESS = 2**62
-TIMEOUT = timedelta(minutes=30)
-"""Longest wait for another process."""
 
 
 @contextmanager

@@ -29,7 +29,9 @@ from jigsaw_opt.system.interrupts import on_interrupt
 
 T = TypeVar("T")
 
-_TIMEOUT = timedelta(minutes=2)
+TIMEOUT = timedelta(minutes=30)
+"""Longest wait of a run for another process; one that has ended is noticed at once."""
+_SHORT_TIMEOUT = timedelta(minutes=2)
 _GRACE_S = 2.0
 """After the first failure, how long the others may take to say what happened to them."""
 _ANSWER_S = 0.7
@@ -76,7 +78,7 @@ _reports: list[Callable[[], Any]] = []
 
 
 def run_group(
-    function: Callable[..., T], count: int, *arguments: Any, backend: str = "gloo", timeout: timedelta = _TIMEOUT
+    function: Callable[..., T], count: int, *arguments: Any, backend: str = "gloo", timeout: timedelta = _SHORT_TIMEOUT
 ) -> list[T]:
     """Call `function` in `count` new processes that have joined a process group, each with one thread.
 

@@ -51,11 +51,9 @@ def run_plan(request: ReplayRequest) -> Replay | None:
     require_torch()
     _tell(request)
     from jigsaw_opt.executor.devices import device_of
-    from jigsaw_opt.executor.replay.launch import replay, replay_flow
+    from jigsaw_opt.executor.replay.launch import replay
 
     device_of(request.device)  # refuses one that is not there
-    if stages is not None and stages.is_asynchronous:
-        return replay_flow(request, stages)
     return replay(request, stages)
 
 

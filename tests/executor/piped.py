@@ -11,10 +11,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from jigsaw_opt.executor.pipeline.flow_process import FlowProcess
+from jigsaw_opt.executor.hosts.flow import FlowHost
+from jigsaw_opt.executor.hosts.host import HostSetting
+from jigsaw_opt.executor.hosts.kinds import build_host
+from jigsaw_opt.executor.hosts.stages import StagesHost
 from jigsaw_opt.executor.randomness import draw_number, own_draws
 from jigsaw_opt.executor.replay.clock import ReplayClock
-from jigsaw_opt.executor.replay.rank_process import hosted_stages, stage_groups
+from jigsaw_opt.executor.replay.rank_process import run_rank, stage_groups
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.planning.burst.schedule import burst_schedule
 from jigsaw_opt.planning.pipeline.torch_csv import flow_schedule
@@ -67,10 +70,11 @@ def flow(request: ReplayRequest, entry: dict[str, Any]) -> tuple[dict[str, Tenso
     """Weights at the end of an asynchronous pipeline, in a process of it; versions that minibatches saw."""
     schedule = flow_schedule(request.instance)
     assert schedule is not None
-    process = FlowProcess(request, schedule, entry)
-    process.replay()
-    [module] = process.modules.values()
-    return dict(module.state_dict()), process.versions, process.stage.most_versions
+    ended: list[FlowHost] = []
+    FlowHost.close = lambda host: ended.append(host)  # type: ignore[method-assign]
+    run_rank(request, None, StagedRun(schedule, entry))
+    [[host], [module]] = ended, ended[0].modules.values()
+    return dict(module.state_dict()), host.versions, host.stage.most_versions
 
 
 def layers(rank: int, world: int, device: torch.device) -> dict[str, Any]:
@@ -85,8 +89,13 @@ def burst(request: ReplayRequest, entry: dict[str, Any]) -> tuple[list[int], flo
     """Layers of a process of a burst, how far their gradients are from the whole model's, and the largest of these."""
     schedule = burst_schedule(request.instance)
     assert schedule is not None
-    clock, cpu = ReplayClock(dist.new_group(backend="gloo")), torch.device("cpu")
-    process = hosted_stages(request, StagedRun(schedule, entry), clock, cpu, stage_groups(schedule))
+    clock, run = ReplayClock(dist.new_group(backend="gloo")), StagedRun(schedule, entry)
+    setting = HostSetting(request, torch.device("cpu"), clock, None, run, stage_groups(schedule))
+    process = build_host(setting, schedule.job)
+    assert isinstance(process, StagesHost)
+    state = process.worker.state()
+    process.prepare(1, ())
+    process.worker.load(state)
     process.run_passes()
     with own_draws(draw_number(0, 0, 0)):
         made = layers(0, 3, torch.device("cpu"))

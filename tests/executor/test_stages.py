@@ -24,7 +24,7 @@ from jigsaw_opt.documents.readers.profiles.burst_costs import read_burst_costs
 from jigsaw_opt.documents.replay import require_replay_of
 from jigsaw_opt.errors import RunFailedError
 from jigsaw_opt.executor.catalogue import stages_entry
-from jigsaw_opt.executor.pipeline.hosted_burst import rows_of
+from jigsaw_opt.executor.hosts.burst import rows_of
 from jigsaw_opt.executor.pipeline.own_stages import stage_modules
 from jigsaw_opt.executor.pipeline.recomputing import recomputed
 from jigsaw_opt.executor.processes import run_group

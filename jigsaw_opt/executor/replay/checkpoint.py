@@ -22,12 +22,9 @@ from jigsaw_opt.documents.file_bytes import read_file
 from jigsaw_opt.documents.replay import plan_sha256
 from jigsaw_opt.documents.writing import remove_abandoned
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, argument
-from jigsaw_opt.executor.pipeline.hosted_stages import HostedStages
-from jigsaw_opt.executor.pipeline.stage_worker import StageWorker
-from jigsaw_opt.executor.replay.hosted_replica import HostedReplica
+from jigsaw_opt.executor.hosts.host import Host, HostWorker
 from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.executor.user_code.likeness import ANYTHING, UNREADABLE, compare
-from jigsaw_opt.executor.worker import Worker
 from jigsaw_opt.problem.rules.report import Report, describe
 
 _FILE = re.compile(r"job(\d{1,9})-worker(\d{1,9})-iteration([1-9]\d{0,15})\.pt")
@@ -99,13 +96,13 @@ class Checkpoint:
         if differing:
             raise InvalidInputError(differing)
 
-    def resume(self, replica: HostedReplica | HostedStages, iteration: int) -> None:
+    def resume(self, hosted: Host, iteration: int) -> None:
         """Set a worker back to its state after an iteration; raise what `load` raises."""
         if iteration:
-            self.load(replica.job, replica.worker, iteration)
-        replica.saved = iteration
+            self.load(hosted.job, hosted.worker, iteration)
+        hosted.saved = iteration
 
-    def save(self, job: int, worker: Worker | StageWorker) -> None:
+    def save(self, job: int, worker: HostWorker) -> None:
         """Write the state of a worker, and remove all but its last two."""
         data = BytesIO()
         torch.save(worker.state(), data)
@@ -131,7 +128,7 @@ class Checkpoint:
         """Return, for each job of so many workers, after how many iterations all of them were last saved here."""
         return [_last_common([self._iterations(job, k) for k in range(count)]) for job, count in enumerate(workers)]
 
-    def load(self, job: int, worker: Worker | StageWorker, iteration: int) -> None:
+    def load(self, job: int, worker: HostWorker, iteration: int) -> None:
         """Set a worker back to its state after an iteration."""
         path = self._path(job, worker.number, iteration)
         try:

@@ -17,13 +17,12 @@ import torch
 import torch.distributed as dist
 
 from jigsaw_opt.errors import InvalidInputError, JigsawError, RunFailedError, UsageError
-from jigsaw_opt.executor.pipeline.flow_process import run_flow
-from jigsaw_opt.executor.processes import InterruptedGroupError, LostProcessError, run_group
+from jigsaw_opt.executor.processes import TIMEOUT, InterruptedGroupError, LostProcessError, run_group
 from jigsaw_opt.executor.replay.baseline import baseline_part
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.evaluation import replay_of
 from jigsaw_opt.executor.replay.presence import phases_of
-from jigsaw_opt.executor.replay.rank_process import TIMEOUT, run_rank
+from jigsaw_opt.executor.replay.rank_process import run_rank
 from jigsaw_opt.executor.replay.records import InterruptedRunError, Part, RankReport
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.problem.measured.replay import Replay
@@ -51,20 +50,6 @@ def replay(request: ReplayRequest, stages: StagedRun | None = None) -> Replay | 
         measured = None if reports is None else replay_of(request, usual, stages, _told(reports), machine)
         raise InterruptedRunError(measured, _saved(cut)) from error
     return None if found is None else replay_of(request, usual, stages, _told(found), machine)
-
-
-def replay_flow(request: ReplayRequest, stages: StagedRun) -> Replay | None:
-    """Carry an asynchronous pipeline out; return and raise what `replay` does.
-
-    `stages`: the schedule, and the `executor` entry of the job.
-    """
-    gpus = request.plan.jobs[stages.schedule.job].gpus
-    machine = machine_of(request, len(gpus))
-    try:
-        found = in_processes(run_flow, gpus, request, *stages)
-    except InterruptedGroupError as error:
-        raise InterruptedRunError(None, None) from error
-    return None if found is None else replay_of(request, None, stages, _told(found), machine)
 
 
 def _told(found: list[RankReport]) -> list[RankReport]:

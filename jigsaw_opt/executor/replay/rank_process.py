@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection, Iterable, Sequence
-from datetime import timedelta
 from functools import partial
 from itertools import chain
 from operator import ge
@@ -16,10 +15,8 @@ import torch.distributed as dist
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.exchange.by_bucket import Averaging, GradientExchange
-from jigsaw_opt.executor.pipeline.hosted_burst import HostedBurst
-from jigsaw_opt.executor.pipeline.hosted_pipeline import HostedPipeline
-from jigsaw_opt.executor.pipeline.hosted_stages import Groups, HostedStages
-from jigsaw_opt.executor.processes import keep_to_share, report_so_far
+from jigsaw_opt.executor.hosts.host import Host, HostSetting
+from jigsaw_opt.executor.processes import TIMEOUT, keep_to_share, report_so_far
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.clock import ReplayClock
 from jigsaw_opt.executor.replay.link_order import LinkOrder, Store, TCPStore, Windows
@@ -27,17 +24,14 @@ from jigsaw_opt.executor.replay.order import ReplayExtent, ReplayOrder
 from jigsaw_opt.executor.replay.presence import PhasePart, phases_of, restarts, seams
 from jigsaw_opt.executor.replay.records import Part, RankReport
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
-from jigsaw_opt.executor.replay.residents import AbsentWorkers, Hosted, Residents
+from jigsaw_opt.executor.replay.residents import AbsentWorkers, Residents
 from jigsaw_opt.executor.replay.run import Run
-from jigsaw_opt.planning.burst.schedule import BurstSchedule
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 from jigsaw_opt.problem.plan import JobPlan, TaskGraphJobPlan
 
 T = TypeVar("T")
 
 _LOGGER = logging.getLogger(__name__)
-TIMEOUT = timedelta(minutes=30)
-"""Longest wait for another process; one that has ended is noticed at once."""
 
 
 def run_rank(request: ReplayRequest, usual: PhasePart | None, stages: StagedRun | None) -> list[RankReport] | None:
@@ -62,7 +56,7 @@ class _RankProcess:
         more = {} if usual is None else dict(zip(usual.numbers, usual.plan.jobs, strict=True))
         levels = [_distinct_levels([*parts, *([more[job]] if job in more else [])]) for job, parts in enumerate(jobs)]
         self._exchanges = self._make_exchanges(chain.from_iterable(groups))
-        self._stage_groups = {} if stages is None else stage_groups(stages.schedule)
+        groups_in_stages = {} if stages is None else stage_groups(stages.schedule)
         hosts = [self._hosts(parts) for parts in groups]
         # All processes make the groups of all, as torch asks.
         controls = [dist.new_group(ranks, TIMEOUT, "gloo") for ranks in hosts]
@@ -73,7 +67,8 @@ class _RankProcess:
         self._clock = ReplayClock(self.control)
         self._own_clock = self._clock.among(controls[own], hosts[own][0])
         self._checkpoint = Checkpoint(request.checkpoint, request) if request.checkpoint is not None else None
-        self._residents = Residents(request, self.device, self.store, levels, self._build_stages)
+        setting = HostSetting(request, self.device, self._own_clock, self.store, stages, groups_in_stages)
+        self._residents = Residents(setting, levels)
         self._initial: dict[int, dict[str, Any]] = {}
         self._aside: set[int] = set()
         self.done = [0] * len(self.ranks)
@@ -104,11 +99,6 @@ class _RankProcess:
         ended, running = self._ended, self._running
         parts = [*ended, *([running.part()] if running is not None and not running.ended else [])]
         return RankReport(parts, {}, self._residents.memory, self.done, self._residents.notes)
-
-    def _build_stages(self) -> HostedStages:
-        """Build the stages of this process, together with the others that have some."""
-        assert self._stages is not None, "what is in stages is said"
-        return hosted_stages(self.request, self._stages, self._own_clock, self.device, self._stage_groups)
 
     def replay(self) -> RankReport:
         """Do the part of this process in every phase of its group, and then in the baseline."""
@@ -160,7 +150,7 @@ class _RankProcess:
     def _build(self, job: int, ranks: tuple[int, ...], state: dict[str, Any] | None) -> None:
         """Build what this process has of a job that begins, goes on with a state, or resumes from a checkpoint."""
 
-        def restore(hosted: Hosted) -> None:
+        def restore(hosted: Host) -> None:
             if state is not None:
                 hosted.worker.load(state)
                 hosted.saved = hosted.worker.iteration  # in the checkpoint since it was let go
@@ -179,7 +169,7 @@ class _RankProcess:
             self._absent.put(self._residents.here[job])
         return found
 
-    def _change(self, part: PhasePart, hosted: dict[int, Hosted], jobs: Collection[int], comes_back: bool) -> None:
+    def _change(self, part: PhasePart, hosted: dict[int, Host], jobs: Collection[int], comes_back: bool) -> None:
         """Let workers go whose jobs are over in a pass, and build those of the next ones."""
         residents = self._residents
         leaving = [k for k in hosted if k not in jobs]
@@ -286,17 +276,6 @@ def gathered(own: T, control: dist.ProcessGroup) -> list[T] | None:
     return found
 
 
-def stage_groups(schedule: StageSchedule) -> Groups:
+def stage_groups(schedule: StageSchedule) -> dict[int, dist.ProcessGroup]:
     """Make the groups in which stages exchange, by their number of processes; all processes make them."""
     return {count: dist.new_group(list(range(count)), TIMEOUT) for count in schedule.groups}
-
-
-def hosted_stages(
-    request: ReplayRequest, run: StagedRun, clock: ReplayClock, device: torch.device, groups: Groups
-) -> HostedStages:
-    """Build the stages of this process, which is one of the first.
-
-    `run`: the schedule, of a burst or a pipeline, and the `executor` entry of the job.
-    """
-    kind = HostedBurst if isinstance(run.schedule, BurstSchedule) else HostedPipeline
-    return kind(request, run, clock, device, groups)

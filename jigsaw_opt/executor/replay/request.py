@@ -42,8 +42,8 @@ class StagedRun(NamedTuple):
 
     @property
     def is_asynchronous(self) -> bool:
-        """Whether it is an asynchronous pipeline, of which no rank has a row."""
-        return isinstance(self.schedule, TorchSchedule) and not self.schedule.ranks
+        """Whether it is an asynchronous pipeline, whose minibatches are all alike."""
+        return isinstance(self.schedule, TorchSchedule) and not self.schedule.iterations
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,20 +9,18 @@ from heapq import merge
 from math import inf
 from time import monotonic
 
-from jigsaw_opt.executor.pipeline.hosted_stages import HostedStages
+from jigsaw_opt.executor.hosts.host import Host, Records
 from jigsaw_opt.executor.randomness import generator_states, set_generators
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.clock import ReplayClock
-from jigsaw_opt.executor.replay.hosted_replica import HostedReplica
 from jigsaw_opt.executor.replay.link_order import LinkOrder, Windows
 from jigsaw_opt.executor.replay.order import PassStep, ReplayExtent, ReplayOrder, RowStep, TransferKey
 from jigsaw_opt.executor.replay.presence import Seam
-from jigsaw_opt.executor.replay.records import BlockRecord, Part, StepRecord, TransferRecord
+from jigsaw_opt.executor.replay.records import Part
 from jigsaw_opt.executor.torch_settings import TorchSettings
 
 _LOGGER = logging.getLogger(__name__)
 _LOGGED_EVERY_S = 1.0
-_Records = tuple[list[BlockRecord], list[TransferRecord], list[StepRecord]]
 
 
 @dataclass
@@ -41,7 +39,7 @@ class Run:
     order: ReplayOrder
     progress: ReplayExtent
     rank: int
-    replicas: Mapping[int, HostedReplica | HostedStages]
+    replicas: Mapping[int, Host]
     settings: Mapping[int, TorchSettings]
     windows: Windows
     link_order: LinkOrder
@@ -62,7 +60,7 @@ class Run:
     _comes_back: bool = True
     _stopped_before: int = 0
     _logged_s: float = -inf
-    _left: list[_Records] = field(default_factory=lambda: [([], [], [])])
+    _left: list[Records] = field(default_factory=lambda: [([], [], [])])
 
     def carry_out(self) -> Part:
         """Do this process's part, together with the others."""
@@ -73,7 +71,9 @@ class Run:
         for step in self._row:
             self._step(step)
         self._wait()
-        self._save_all()
+        for replica in self.replicas.values():
+            replica.settle()
+            self._save(replica, at_end=True)  # so that a longer run can go on from there
         part = self.part()
         self.ended = True
         return part
@@ -86,7 +86,7 @@ class Run:
     def part(self) -> Part:
         """Return what has been done so far; another thread may ask while the run goes on."""
         begin = self._begin or 0
-        here = [_records(replica) for replica in list(self.replicas.values())]
+        here = [replica.records() for replica in list(self.replicas.values())]
         blocks, transfers, steps = ([r for own in kind for r in list(own)] for kind in zip(*self._left, *here))
         return Part(
             [b._replace(start_us=b.start_us - begin, end_us=b.end_us - begin) for b in blocks],
@@ -141,7 +141,7 @@ class Run:
         with self.clock.stopped():
             for k in leaving:
                 self._save(self.replicas[k], at_end=True)
-                done = _records(self.replicas[k])
+                done = self.replicas[k].records()
                 self.replicas[k].forget()
                 self._left.append(done)
             self.change(seam.jobs, self._comes_back)
@@ -166,43 +166,40 @@ class Run:
             self._wait()
         hosted.wait()
         self._save(hosted)
-        if isinstance(step, PassStep):
-            assert isinstance(hosted, HostedStages), "passes are of stages"
-            with self.settings[hosted.job].in_force():
-                hosted.run(step.iteration, self._passes(step, hosted))
-            return
-        assert isinstance(hosted, HostedReplica), "blocks are of replicas"
-        levels = self.order.levels(step.job, step.iteration)
-        self.clock.wait_until(self._start(step))
         with self.settings[hosted.job].in_force():
-            hosted.run(step, levels, self.link_order, self.clock, self._transfer_starts(step, levels))
+            hosted.run(step, self)
 
-    def _start(self, step: RowStep) -> int:
+    def start(self, step: RowStep) -> int:
         """Return the moment before which a step does not begin."""
         return self._zero + (step.start_us if self.time_triggered else self.order.release_us(step))
 
-    def _transfer_starts(self, step: RowStep, levels: Sequence[int]) -> list[int]:
+    def levels(self, step: RowStep) -> tuple[int, ...]:
+        """Return the levels of all workers of the job in the iteration of a step."""
+        return self.order.levels(step.job, step.iteration)
+
+    def transfer_starts(self, step: RowStep) -> list[int]:
         """Return for each bucket the moment before which its transfer does not start."""
         buckets = range(1, self.order.depths[step.job] + 1)
-        if not self.time_triggered or len(levels) == 1:
+        if not self.time_triggered or len(self.order.ranks[step.job]) == 1:
             return [0] * len(buckets)
         keys = (TransferKey(step.job, step.iteration, bucket) for bucket in buckets)
         return [self._zero + self.order.transfer_start_us(key) for key in keys]
 
-    def _passes(self, first: PassStep, stages: HostedStages) -> Iterator[tuple[str, int]]:
+    def passes(self, first: PassStep) -> Iterator[tuple[str, int]]:
         """Yield the passes of an iteration, each when it is asked for, once all that stands before it here is done.
 
         Each comes with the moment before which it does not begin. What the passes draw goes on as if nothing had been
         between them.
         """
-        yield first.action, self._start(first)
+        stages = self.replicas[first.job]
+        yield first.action, self.start(first)
         drawn = None
         for step in self._row:
             if isinstance(step, PassStep):
                 if drawn is not None:
                     set_generators(drawn, stages.device)
                     drawn = None
-                yield step.action, self._start(step)
+                yield step.action, self.start(step)
             else:
                 if drawn is None:
                     stages.settle()
@@ -213,20 +210,10 @@ class Run:
         for replica in self.replicas.values():
             replica.wait()
 
-    def _save(self, replica: HostedReplica | HostedStages, at_end: bool = False) -> None:
+    def _save(self, replica: Host, at_end: bool = False) -> None:
         due = at_end or (self.every is not None and replica.worker.iteration % self.every == 0)
         if self.checkpoint and due and replica.worker.iteration > replica.saved:
             start = self.clock.now()
             self.checkpoint.save(replica.job, replica.worker)
             self._saves.append((start, self.clock.now()))
             replica.saved = replica.worker.iteration
-
-    def _save_all(self) -> None:
-        """Save all workers at the end, so that a longer run can go on from there."""
-        for replica in self.replicas.values():
-            self._save(replica, at_end=True)
-
-
-def _records(hosted: HostedReplica | HostedStages) -> _Records:
-    """Return the lists of what a worker, or stages, have done."""
-    return (hosted.blocks, hosted.transfers, []) if isinstance(hosted, HostedReplica) else ([], [], hosted.steps)

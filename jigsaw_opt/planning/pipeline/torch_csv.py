@@ -36,7 +36,7 @@ class TorchSchedule:
     `job`: number of the pipeline among the jobs of its instance. `planned`: for each action, the name of the block that
     it carries out; none of actions that send and receive. `recomputed`: stages that compute their activations again
     before their backward pass, which the file has no word for. `iterations`: the same for each iteration of a plan,
-    which differ in orders alone; empty where all are alike.
+    which differ in orders alone; empty where all are alike, as of an asynchronous pipeline.
     """
 
     job: int
@@ -141,14 +141,14 @@ def torch_schedules(instance: Instance, plan: Plan) -> TorchSchedule:
 def flow_schedule(instance: Instance) -> TorchSchedule | None:
     """Return names of actions of an asynchronous pipeline that is alone; None where the instance has none.
 
-    It has no row for each rank: PyTorch's runtime does not carry it out.
+    A rank has its stage's two passes of each minibatch. PyTorch's runtime does not carry it out.
     """
     graphs = instance.task_graph_of
     layout = flow_of(graphs[0]) if graphs and len(instance.jobs) == 1 else None
     if layout is None:
         return None
     planned = {f"{stage}{kind}0": f"{kind}0.{stage}" for kind in "FB" for stage in range(layout.stages)}
-    return TorchSchedule(0, layout, (), planned)
+    return TorchSchedule(0, layout, tuple((f"{stage}F0", f"{stage}B0") for stage in range(layout.stages)), planned)
 
 
 def planned_times(instance: Instance, plan: Plan, schedule: TorchSchedule) -> list[dict[str, tuple[int, int]]]:

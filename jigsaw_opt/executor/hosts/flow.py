@@ -1,4 +1,4 @@
-"""A process of an asynchronous pipeline: minibatches follow one another without a flush, with stashed weights.
+"""Stages of an asynchronous pipeline: minibatches follow one another without a flush, with stashed weights.
 
 PyTorch's runtime flushes after each step, so this is a small loop of our own. A process has one stage, and takes its
 passes in the order of the plan's building block, which repeats itself a period later.
@@ -7,8 +7,7 @@ passes in the order of the plan's building block, which repeats itself a period 
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +17,12 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from jigsaw_opt.errors import RunFailedError, UsageError
-from jigsaw_opt.executor.pipeline.stage_host import StageHost, blamed
-from jigsaw_opt.executor.processes import report_so_far
-from jigsaw_opt.executor.replay.clock import ReplayClock
-from jigsaw_opt.executor.replay.rank_process import TIMEOUT, device_of_process, gathered
-from jigsaw_opt.executor.replay.records import Action, Part, RankReport, StepRecord
-from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
-from jigsaw_opt.planning.pipeline.torch_csv import TorchSchedule, planned_times
+from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
+from jigsaw_opt.executor.hosts.host import HostSetting, Turn, blamed
+from jigsaw_opt.executor.hosts.stages import StagesHost
+from jigsaw_opt.executor.processes import TIMEOUT
+from jigsaw_opt.executor.replay.order import PassStep, RowStep
+from jigsaw_opt.executor.replay.records import Action, StepRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,65 +96,55 @@ class StashedStage:
 Meta = tuple[tuple[int, ...], torch.dtype]
 
 
-def run_flow(request: ReplayRequest, schedule: TorchSchedule, entry: Mapping[str, Any]) -> list[RankReport] | None:
-    """Do the part of this process, as `run_rank` does of other plans."""
-    own = FlowProcess(request, schedule, entry)
-    return gathered(own.replay(), own.control)
-
-
-class FlowProcess(StageHost):
-    """A process with one stage; fields as of the class that it extends.
+class FlowHost(StagesHost):
+    """One stage, each of whose passes is a step of the run; fields as of the class that it extends.
 
     `versions`: for each minibatch, how many updates the weights had that both of its passes saw.
     """
 
-    def __init__(self, request: ReplayRequest, schedule: TorchSchedule, entry: Mapping[str, Any]) -> None:
-        device = device_of_process(request, int(os.environ.get("LOCAL_RANK", dist.get_rank())))
-        self.control = dist.new_group(backend="gloo", timeout=TIMEOUT)
-        self._clock = ReplayClock(self.control)
-        super().__init__(request, StagedRun(schedule, entry), self._clock, device)
-        self.require_same_batches(self.control)
-        self._last = schedule.layout.stages - 1
+    def __init__(self, setting: HostSetting, job: int, number: int, exchange: GradientExchange | None) -> None:
+        super().__init__(setting, job, number, exchange)
         self.stage = StashedStage(self.modules[self.rank], self.worker.end, self._is_first)
-        self.versions: list[int] = []
-        [times] = planned_times(request.instance, request.plan, schedule)
-        self._starts = {kind: times[f"{self.rank}{kind}0"][0] for kind in "FB"}
-        self._batches: dict[int, tuple[tuple[Any, ...], Any]] = {}
-        self._received, self._sent = self._metas(), list[tuple[Any, Tensor]]()
+        self.versions, self._losses = list[int](), list[float | None]()
+        self._posted: list[tuple[Any, Tensor]] = []
         # A group each way: NCCL takes what two processes exchange in a group in one order.
-        self._ways = {kind: dist.new_group(timeout=TIMEOUT) for kind in "FB"}
-        report_so_far(lambda: RankReport([], {}, 0, [0]))
+        self._control, *ways = (dist.new_group(backend=kind, timeout=TIMEOUT) for kind in ("gloo", None, None))
+        self._ways = dict(zip("FB", ways, strict=True))
 
-    def replay(self) -> RankReport:
-        """Carry the plan out: every minibatch forward and backward."""
-        count, period = self.request.passes or 0, self.request.plan.period_us or 1
-        own = sorted((self._starts[kind] + number * period, kind, number) for kind in "FB" for number in range(count))
-        if self.device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self.device)
-        zero = self._clock.meet()
+    @classmethod
+    def takes(cls, setting: HostSetting, job: int) -> bool:
+        """Return whether a job is an asynchronous pipeline."""
+        return setting.schedule_of(job) is not None and setting.stages is not None and setting.stages.is_asynchronous
+
+    def prepare(self, times: int, levels: Sequence[tuple[int, ...]]) -> None:
+        """Find what is received, by a pass of the first batch without gradients; no other pass goes unmeasured."""
+        self._received = self._metas()
         self._log.begin()
-        losses = []
-        for start, kind, number in own:
-            earliest = zero + start if self.request.time_triggered else 0
-            self._log.reach = lambda _, moment=earliest: moment  # type: ignore[misc]
-            with blamed(f"rank {self.rank}, minibatch {number}"):
-                if kind == "F":
-                    losses.append(self._forward(number))
-                else:
-                    self._backward(number)
-        for work, _ in self._sent:
+
+    def run(self, step: RowStep, turn: Turn) -> None:
+        """Run a pass of a minibatch."""
+        assert isinstance(step, PassStep), "passes are of stages"
+        self._log.reach = lambda _: turn.start(step)
+        with blamed(f"rank {self.rank}, minibatch {step.iteration}"):
+            if "F" in step.action:
+                self._losses.append(self._forward(step.iteration))
+            else:
+                self._backward(step.iteration)
+
+    def settle(self) -> None:
+        """Return when the last message has arrived, and note what was done of each minibatch."""
+        for work, _ in self._posted:
             work.wait()
         actions, receipts = self._log.end()
-        weights = sum(parameter.nbytes for parameter in self.modules[self.rank].parameters())
-        memory = self.worker.held_bytes() + (self.stage.most_versions - 1) * weights
-        if self.device.type == "cuda":
-            memory = torch.cuda.max_memory_allocated(self.device)
-        steps = [
-            StepRecord(number, self._of(number, actions), self._of(number, receipts), losses[number]).since(zero)
-            for number in range(count)
+        self.steps = [
+            StepRecord(number, self._of(number, actions), self._of(number, receipts), loss)
+            for number, loss in enumerate(self._losses)
         ]
-        [digest] = self.worker.digests().values()
-        return RankReport([Part([], [], [], count, zero, [], steps)], {(0, self.rank): digest}, memory, [0], self.notes)
+
+    def saved_bytes(self) -> int:
+        """Return the bytes of the versions of the weights that were kept beside the latest one."""
+        weights = sum(parameter.nbytes for parameter in self.modules[self.rank].parameters())
+        return max(0, self.stage.most_versions - 1) * weights
 
     def _of(self, number: int, actions: list[Action]) -> list[Action]:
         """Return actions of a minibatch, under the names of its building block."""
@@ -196,21 +184,19 @@ class FlowProcess(StageHost):
 
     def _send(self, kind: str, data: Tensor, other: int) -> None:
         data = data.detach().contiguous()
-        self._sent = [(work, kept) for work, kept in self._sent if not work.is_completed()]
-        self._sent.append((dist.isend(data, other, self._ways[kind]), data))
+        self._posted = [(work, kept) for work, kept in self._posted if not work.is_completed()]
+        self._posted.append((dist.isend(data, other, self._ways[kind]), data))
 
     def _metas(self) -> tuple[Meta, Meta]:
         """Return shapes and types of inputs and outputs, by a pass of the first batch without gradients."""
-        before = self.worker.state()
         inputs, _ = self.worker.begin(1, 0)
         told: list[Any] = [None]
         if not self._is_first:
-            dist.recv_object_list(told, self.rank - 1, self.control)
+            dist.recv_object_list(told, self.rank - 1, self._control)
             inputs = (torch.zeros(told[0][0], dtype=told[0][1], device=self.device),)
         with torch.no_grad(), blamed(f"rank {self.rank}, before the clock started"):
             output = self.modules[self.rank](*inputs)
         meta = tuple(output.shape), output.dtype
         if not self._is_last:
-            dist.send_object_list([meta], self.rank + 1, self.control)
-        self.worker.load(before)
+            dist.send_object_list([meta], self.rank + 1, self._control)
         return told[0], meta

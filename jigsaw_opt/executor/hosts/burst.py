@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import lcm
 from typing import Any
@@ -12,10 +12,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.executor.pipeline.hosted_stages import Groups, HostedStages
-from jigsaw_opt.executor.pipeline.stage_host import blamed
-from jigsaw_opt.executor.replay.clock import ReplayClock
-from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
+from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
+from jigsaw_opt.executor.hosts.host import HostSetting, blamed
+from jigsaw_opt.executor.hosts.stages import StagesHost
 from jigsaw_opt.planning.burst.schedule import BurstSchedule
 
 
@@ -65,23 +64,29 @@ def _started(works: list[dist.P2POp]) -> Iterator[dist.Work]:
     yield from dist.batch_isend_irecv(works) if works else ()
 
 
-class HostedBurst(HostedStages):
+class BurstHost(StagesHost):
     """The layers of a process; fields as of the class that it extends.
 
     Every process of a layer has the same share of the batch. Gradients of a layer's parameters are added up over its
     processes, so that they are those of the mean loss of the whole batch.
     """
 
-    def __init__(
-        self, request: ReplayRequest, run: StagedRun, clock: ReplayClock, device: torch.device, groups: Groups
-    ) -> None:
-        super().__init__(request, run, clock, device)
-        schedule = run.schedule
+    def __init__(self, setting: HostSetting, job: int, number: int, exchange: GradientExchange | None) -> None:
+        super().__init__(setting, job, number, exchange)
+        schedule = self.schedule
         assert isinstance(schedule, BurstSchedule)
-        self._gpus, self._groups = schedule.gpus, groups
+        self._gpus, self._groups = schedule.gpus, setting.groups
         self._own = {*schedule.actions_of(self.rank, 0)}
-        self.require_same_batches(groups[max(self._gpus)])
+
+    @classmethod
+    def takes(cls, setting: HostSetting, job: int) -> bool:
+        """Return whether a job is a burst."""
+        return isinstance(setting.schedule_of(job), BurstSchedule)
+
+    def prepare(self, times: int, levels: Sequence[tuple[int, ...]]) -> None:
+        """Take steps as the class that it extends does, once it is known what layers hand on."""
         self._rows = self._row_of_each()
+        super().prepare(times, levels)
 
     def run_passes(self) -> list[float]:
         """Run both passes of all layers on the next batch; return the loss of the samples here, if there are any."""
@@ -141,7 +146,6 @@ class HostedBurst(HostedStages):
     def _row_of_each(self) -> list[Tensor]:
         """Return what a sample of each layer's input is like; the first process, which has all layers, finds out."""
         told: list[Any] = [None]
-        before = self.worker.state()
         inputs, _ = self.worker.begin(lcm(*self._gpus))
         if len(inputs) != 1:
             raise UsageError(f"layers of a burst hand on one tensor; a batch has {len(inputs)}", code="unsupported")
@@ -153,5 +157,4 @@ class HostedBurst(HostedStages):
                     value = self.modules[layer](value)
             told = [kinds]
         dist.broadcast_object_list(told, 0, self._groups[max(self._gpus)])
-        self.worker.load(before)
         return [torch.empty(shape, dtype=kind, device=self.device) for shape, kind in told[0]]

@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
+from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
+from jigsaw_opt.executor.hosts.host import HostSetting
+from jigsaw_opt.executor.hosts.stages import StagesHost
 from jigsaw_opt.executor.pipeline.agreement import compare_sent
-from jigsaw_opt.executor.pipeline.hosted_stages import Groups, HostedStages
 from jigsaw_opt.executor.pipeline.timed_stage import TimedStage, pipeline_runtime
-from jigsaw_opt.executor.replay.clock import ReplayClock
-from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.planning.pipeline.torch_csv import TorchSchedule
 
 
-class HostedPipeline(HostedStages):
+class PipelineHost(StagesHost):
     """Stages that PyTorch's runtime runs; fields as of the class that it extends."""
 
-    def __init__(
-        self, request: ReplayRequest, run: StagedRun, clock: ReplayClock, device: torch.device, groups: Groups
-    ) -> None:
-        super().__init__(request, run, clock, device)
-        schedule = run.schedule
-        assert isinstance(schedule, TorchSchedule)
+    def __init__(self, setting: HostSetting, job: int, number: int, exchange: GradientExchange | None) -> None:
         logging.getLogger("torch.distributed.pipelining").setLevel(logging.CRITICAL)  # errors are told once
-        self.require_same_batches(groups[schedule.processes])
+        super().__init__(setting, job, number, exchange)
+        schedule = self.schedule
+        assert isinstance(schedule, TorchSchedule)
         self._file, self._orders = schedule, list[Any]()
-        own, layout, log, group = self.worker.own, schedule.layout, self._log, groups[schedule.processes]
+        own, layout, log, group = self.worker.own, schedule.layout, self._log, setting.groups[schedule.processes]
         self._stages = [
-            TimedStage(module, stage, layout.stages, device, log, group, stage in schedule.recomputed)
+            TimedStage(module, stage, layout.stages, self.device, log, group, stage in schedule.recomputed)
             for stage, module in own.modules.items()
         ]
         self._runtime = pipeline_runtime(self._stages, layout, own.loss, self._log)
@@ -41,6 +39,11 @@ class HostedPipeline(HostedStages):
                 path.write_text(iteration.csv)
                 self._runtime._load_csv(str(path), format="compute_comms")
                 self._orders.append(self._runtime.pipeline_order_with_comms)
+
+    @classmethod
+    def takes(cls, setting: HostSetting, job: int) -> bool:
+        """Return whether a job is a pipeline."""
+        return isinstance(setting.schedule_of(job), TorchSchedule)
 
     def run_passes(self) -> list[float]:
         """Run all passes of the next batch; return the losses of the micro-batches, if they are here."""
@@ -57,9 +60,9 @@ class HostedPipeline(HostedStages):
         self._log.counts_bytes = False
         return [float(loss.detach()) for loss in losses]
 
-    def warm_up(self, times: int) -> None:
+    def prepare(self, times: int, levels: Sequence[tuple[int, ...]]) -> None:
         """Take steps as the class that it extends does, and note where stages send other sizes than planned."""
-        super().warm_up(times)
+        super().prepare(times, levels)
         for stage in self._stages:
             if not stage.is_last:
                 self.notes += compare_sent(stage.stage_index, stage.sent_bytes, self.parts)

@@ -1,0 +1,1 @@
+"""What a process does for each kind of job."""
