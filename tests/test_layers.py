@@ -57,7 +57,7 @@ SOLVERS = (
 FLOORS = {
     "solvers": SOLVERS,
     "scheduling": (
-        *("option_values", "plain", "allocation", "link_routes", "performance", "gpu_pools", "policy"),
+        *("memo", "option_values", "plain", "allocation", "link_routes", "performance", "gpu_pools", "policy"),
         *("placement", "share_rules", "policy_at_work"),
         *("policies", "live"),
     ),

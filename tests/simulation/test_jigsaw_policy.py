@@ -16,7 +16,7 @@ from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance import rate_of
 from jigsaw_opt.scheduling.performance.profiled import Profiled
-from jigsaw_opt.scheduling.performance.shared_gpus import Timetabled
+from jigsaw_opt.scheduling.performance.shared_gpus import SharedGpus
 from jigsaw_opt.scheduling.performance.stages import Stages
 from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds
 from jigsaw_opt.scheduling.placement.blocks import Blocks, Team
@@ -91,11 +91,13 @@ def test_the_shortest_job_comes_first_and_nothing_waits_beside_free_gpus() -> No
 
 
 def test_a_pool_holds_narrow_jobs_beside_each_other() -> None:
-    groups = Timetabled(boxes("v"), MODELS)
+    groups = SharedGpus(boxes("v"), MODELS)
     jobs = [trained("wide", "small", 4, 10), trained("left", "small", 2, 10), trained("right", "small", 2, 10)]
     share = Share((0, 1, 2), (0, 1, 2, 3), (StaircaseDepth(),) * 3)
     assert groups.refuses(share, jobs) is None
-    wide, left, right = groups.iteration_us(share, jobs)
+    times_us = groups.iteration_us(share, jobs)
+    assert times_us is not None
+    wide, left, right = times_us
     assert wide == left == right
     alone = Profiled(boxes("v"), MODELS).alone_us(replace(jobs[0], iterations=1))
     assert alone <= wide < 2 * alone
@@ -124,7 +126,7 @@ def test_a_job_wider_than_servers_that_are_alike_is_refused() -> None:
 def test_jobs_without_room_in_memory_do_not_share() -> None:
     tight = boxes("v", memory=30_000_000)
     jobs = [trained("a", "small", 4, 10), trained("b", "large", 4, 10)]
-    refusal = Timetabled(tight, MODELS).refuses(Share((0, 1), (0, 1, 2, 3), (FreeDepth(),) * 2), jobs)
+    refusal = SharedGpus(tight, MODELS).refuses(Share((0, 1), (0, 1, 2, 3), (FreeDepth(),) * 2), jobs)
     assert refusal is not None
     assert all(len(share.jobs) == 1 for share in first_shares(profiled(tight, *jobs)))
 

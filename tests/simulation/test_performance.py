@@ -19,7 +19,7 @@ from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance import UNITS, Speed, rate_of
 from jigsaw_opt.scheduling.performance.epochs import Epochs
-from jigsaw_opt.scheduling.performance.goodput import Adaptive, Goodput
+from jigsaw_opt.scheduling.performance.goodput import Goodput
 from jigsaw_opt.scheduling.performance.kinds import KINDS, performance_of
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.profiles import ApplicationProfile, BatchSplit
@@ -244,7 +244,7 @@ def test_what_was_never_measured_scales_perfectly() -> None:
 
 
 def test_a_noisy_gradient_asks_for_a_larger_batch() -> None:
-    quiet, noisy = (Adaptive(ApplicationProfile(toy(noise))) for noise in (0.01, 100.0))
+    quiet, noisy = (ApplicationProfile(toy(noise)) for noise in (0.01, 100.0))
     batches = [one.goodput(1, 2, 0, MODEL)[1] for one in (quiet, noisy)]
     assert batches[0].samples < batches[1].samples <= 512
     assert all(8 <= batch.local <= 128 for batch in batches)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from jigsaw_opt.formulations.interleave.rotation import SLOWDOWN, Group, Timing, rotation_periods
@@ -25,6 +26,7 @@ class Round(NamedTuple):
     staircase: bool
 
 
+@lru_cache(maxsize=1 << 16)
 def group_round(group: Group, timing: Timing) -> Round:
     """Return the round of one group."""
     if len(group) == 1:

@@ -14,6 +14,7 @@ from jigsaw_opt.errors import UsageError, missing_option
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.memo import memoised
 from jigsaw_opt.scheduling.performance.profiles import ApplicationProfile, BatchSplit
 from jigsaw_opt.scheduling.performance.protocol import UNITS, ByIterations, Speed, mixed_types, rate_of
 from jigsaw_opt.text import nearest
@@ -28,27 +29,23 @@ class Epochs(ByIterations):
     """
 
     name = "epochs"
+    slowdowns: Mapping[str, float] = {}
+    """How much longer iterations of a model take than was measured."""
 
     def __init__(self, cluster: Cluster, profiles: Mapping[str, Mapping[str, ApplicationProfile]]) -> None:
         self.cluster = cluster
-        self.profiles = profiles
+        self.figures = self.profiles = profiles
         missing = next((one.gpu_type for one in cluster.servers if one.gpu_type not in profiles), None)
         if missing is not None:
             message = f"no profiles on GPUs of type {missing!r}; {nearest(missing, sorted(profiles))}"
             raise UsageError(message, code="unknown-name", path="performance")
         self._server_of = cluster.gpus.server_of
         self._speeds: dict[tuple[str, str, tuple[int, ...], int, bool, int], Speed] = {}
-        self._alone: dict[TraceJob, int] = {}
 
     @cached_property
     def _models(self) -> dict[str, ApplicationProfile]:
         """A profile of each model, on the first type of GPU that has one."""
         return {name: p for table in reversed(list(self.profiles.values())) for name, p in table.items()}
-
-    @property
-    def figures(self) -> Mapping[str, Mapping[str, ApplicationProfile]]:
-        """The profiles."""
-        return self.profiles
 
     def unknown(self, job: TraceJob) -> str | None:
         """Return what is unknown of a job: a model without a profile, or a batch size beyond the validated ones.
@@ -74,11 +71,7 @@ class Epochs(ByIterations):
 
     def alone_us(self, job: TraceJob) -> int:
         """Return the time from epoch to epoch on as few servers as possible, of the first type that has a profile."""
-        alike = replace(job, name="", submit_us=0, weight=1)
-        if alike not in self._alone:
-            gpu_type = next(name for name, table in self.profiles.items() if job.model in table)
-            self._alone[alike] = self._time_us(job, gpu_type, self._packed(job, gpu_type))
-        return self._alone[alike]
+        return self._time_us(replace(job, name="", submit_us=0, weight=1))
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
         """Return why a job cannot run on a share: it needs GPUs of one type to itself, and a profile on them.
@@ -89,10 +82,13 @@ class Epochs(ByIterations):
         """
         if len(jobs) > 1:
             return "profiles are of jobs that run alone"
-        types = {self.cluster.gpus.types[gpu] for gpu in share.gpus}
-        if jobs[0].model not in self.profiles[next(iter(types))]:
-            return mixed_types(types) or f"model {jobs[0].model!r} has no profile on {next(iter(types))}"
-        return mixed_types(types)
+        gpu_type = self.cluster.gpus.types[share.gpus[0]]
+        unknown = (
+            None
+            if jobs[0].model in self.profiles[gpu_type]
+            else f"model {jobs[0].model!r} has no profile on {gpu_type}"
+        )
+        return mixed_types(share, self.cluster.gpus.types) or unknown
 
     def speeds(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
         """Return the speed of the epoch that the job is in.
@@ -120,7 +116,9 @@ class Epochs(ByIterations):
             profile = self.profiles[gpu_type][job.model]
             batch = self._batch(job, gpu_type, placement, epoch)
             seconds, sync_s = profile.iteration_s(placement, batch)
-            rate = rate_of(_SECOND_US * seconds * self._slowdown(job) / profile.gain(batch.samples, epoch))
+            rate = rate_of(
+                _SECOND_US * seconds * self.slowdowns.get(job.model, 1.0) / profile.gain(batch.samples, epoch)
+            )
             last = epoch + 1 == len(profile.ends)
             until = None if last else profile.ends[epoch]
             self._speeds[key] = Speed(rate, until, sync_s / seconds if len(placement) > 1 else 0.0)
@@ -131,12 +129,10 @@ class Epochs(ByIterations):
         assert job.batch_size is not None
         return self.profiles[gpu_type][job.model].spread(job.batch_size, sum(placement))
 
-    def _slowdown(self, job: TraceJob) -> float:
-        """Return how much longer iterations take than was measured."""
-        return 1.0
-
-    def _time_us(self, job: TraceJob, gpu_type: str, placement: tuple[int, ...]) -> int:
-        done, time_us, work = 0, 0, self.work(job)
+    @memoised
+    def _time_us(self, job: TraceJob) -> int:
+        gpu_type = next(name for name, table in self.profiles.items() if job.model in table)
+        placement, done, time_us, work = self._packed(job, gpu_type), 0, 0, self.work(job)
         while done < work:
             epoch = self._models[job.model].epoch(done)
             speed = self._speed(job, gpu_type, placement, epoch)

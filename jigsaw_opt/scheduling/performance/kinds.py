@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from inspect import signature
 from pathlib import Path
+from pkgutil import resolve_name
 
 from jigsaw_opt.errors import UsageError, not_together
 from jigsaw_opt.problem.cluster import Cluster
@@ -14,16 +14,9 @@ from jigsaw_opt.problem.workload import StageTimes
 from jigsaw_opt.scheduling.performance.protocol import Performance
 from jigsaw_opt.text import nearest
 
-KINDS = {
-    "epochs": "jigsaw_opt.scheduling.performance.epochs:epochs",
-    "goodput": "jigsaw_opt.scheduling.performance.goodput:goodput",
-    "profiled": "jigsaw_opt.scheduling.performance.profiled:profiled",
-    "seconds": "jigsaw_opt.scheduling.performance.seconds:seconds",
-    "table": "jigsaw_opt.scheduling.performance.table:table",
-    "stages": "jigsaw_opt.scheduling.performance.stages:stages",
-}
-"""``module:function`` of each kind; the function takes source, cluster, and more of `performance_of` by name."""
-
+KINDS = ("epochs", "goodput", "profiled", "seconds", "stages", "table")
+"""Names of modules beside this one, each with a function of its name that takes source, cluster, and by name more of
+`performance_of`."""
 FROM_TRACE = frozenset({"stages"})
 """Kinds whose figures stand in the trace itself."""
 SPEEDS = "speeds of types of GPU are for performance seconds and stages"
@@ -45,8 +38,7 @@ def performance_of(
     those of the instance that the cluster comes from.
     """
     require_kind(kind)
-    module, _, function = KINDS[kind].partition(":")
-    make: Callable[..., Performance] = getattr(import_module(module), function)
+    make: Callable[..., Performance] = resolve_name(f"jigsaw_opt.scheduling.performance.{kind}:{kind}")
     given, known = {"stages": stages or {}, "speeds": speeds, "models": models}, signature(make).parameters
     taken = {name: part for name, part in given.items() if name in known}
     if speeds and "speeds" not in known:
@@ -57,5 +49,5 @@ def performance_of(
 def require_kind(kind: str) -> None:
     """Raise a `UsageError` where no performance model has that name."""
     if kind not in KINDS:
-        message = f"no performance {kind!r}; {nearest(kind, sorted(KINDS))}"
+        message = f"no performance {kind!r}; {nearest(kind, KINDS)}"
         raise UsageError(message, code="unknown-name", path="performance")

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
 from jigsaw_opt.documents import load_instance
 from jigsaw_opt.errors import UsageError, argument, missing_option
-from jigsaw_opt.problem.cluster import Cluster, Routes
+from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.costs import needed_bytes, transfer_us
 from jigsaw_opt.problem.depth import FullDepth
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.memo import memoised
 from jigsaw_opt.scheduling.performance.protocol import ByIterations, Speed, rate_of
-from jigsaw_opt.scheduling.performance.shared_gpus import FilledShares, Places, Timetabled
+from jigsaw_opt.scheduling.performance.shared_gpus import SharedGpus
 from jigsaw_opt.solvers.allocation.packing.generation import ITERATIONS, Timetables
 from jigsaw_opt.text import nearest
 
@@ -35,19 +38,10 @@ class Profiled(ByIterations):
 
     def __init__(self, cluster: Cluster, models: Mapping[str, Model]) -> None:
         self.cluster = cluster
-        self.models = models
-        self._groups = Timetabled(cluster, models)
-        self._filled = FilledShares(cluster, models)
-        self._routes = Routes(cluster)
-        self._places = Places(cluster)
-        self._iterations: dict[tuple[str, tuple[tuple[int, int], ...]], tuple[int, int]] = {}
-        self._alone: dict[tuple[str, int], int] = {}
+        self.figures = self.models = models
+        self._shared = SharedGpus(cluster, models)
+        self._routes = self._shared.routes
         self.timetables = {iterations: Timetables(iterations) for iterations in (1, ITERATIONS)}
-
-    @property
-    def figures(self) -> Mapping[str, Model]:
-        """The models."""
-        return self.models
 
     def unknown(self, job: TraceJob) -> str | None:
         """Return what is unknown of a job: its model, a GPU that can run it, or its number of iterations."""
@@ -67,14 +61,14 @@ class Profiled(ByIterations):
         Where no links join servers with so many GPUs, nothing is known of its exchange, which is not counted.
         """
         assert job.iterations is not None
-        key = (job.model, job.gpus)
-        if key not in self._alone:
-            placement = self._packed(job)
-            if len(placement) > 1 and self._routes.channel(dict(placement)) is None:
-                self._alone[key] = self._slowest(job.model, placement)[-1]
-            else:
-                self._alone[key] = self._iteration(job.model, placement)[0]
-        return job.iterations * self._alone[key]
+        return job.iterations * self._packed_us(job.model, job.gpus)
+
+    @memoised
+    def _packed_us(self, name: str, gpus: int) -> int:
+        placement = self._packed(name, gpus)
+        if len(placement) > 1 and self._routes.channel(dict(placement)) is None:
+            return self._slowest(name, placement)[-1]
+        return self._iteration(name, placement)[0]
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
         """Return why a share is refused: type or memory of its GPUs do not suffice, or it has no timetable.
@@ -83,12 +77,10 @@ class Profiled(ByIterations):
 
         `jobs`: the jobs, in the order of ``share.jobs``.
         """
-        if share.slowdown is not None:
-            return self._filled.refuses(share, jobs)
         if self._timetabled(share, jobs):
-            return self._groups.refuses(share, jobs)
+            return self._shared.refuses(share, jobs)
         fitting = set(self._fitting(self.models[jobs[0].model]))
-        if not fitting.issuperset(server for server, _ in self._places.of(share.gpus)):
+        if not fitting.issuperset(server for server, _ in self._shared.place(share.gpus)):
             return f"model {jobs[0].model!r} cannot run on these GPUs: their type or memory"
         return None
 
@@ -97,29 +89,27 @@ class Profiled(ByIterations):
 
         `jobs`: the jobs, in the order of ``share.jobs``.
         """
-        if share.slowdown is not None:
-            return self._filled_speeds(share, jobs)
-        if self._timetabled(share, jobs):
-            return tuple(Speed(rate_of(us)) for us in self._groups.iteration_us(share, jobs))
-        iteration_us, exchange_us = self._alone_on(share, jobs[0])
-        return (Speed(rate_of(iteration_us), None, exchange_us / iteration_us),)
-
-    def _filled_speeds(self, share: Share, jobs: Sequence[TraceJob]) -> tuple[Speed, ...]:
-        """Return speeds of filled jobs; the foreground uses links as long as alone, jobs of one GPU use none."""
-        front_us, *back_us = self._filled.iteration_us(share, jobs)
-        exposed = self._alone_on(share, jobs[0])[1] / float(front_us)
-        return (Speed(rate_of(front_us), None, exposed), *(Speed(rate_of(us)) for us in back_us))
+        if not self._timetabled(share, jobs):
+            iteration_us, exchange_us = self._alone_on(share, jobs[0])
+            return (Speed(rate_of(iteration_us), None, exchange_us / iteration_us),)
+        times_us = self._shared.iteration_us(share, jobs)
+        assert times_us is not None  # the engine has asked `refuses`
+        speeds = [Speed(rate_of(us)) for us in times_us]
+        if share.slowdown is not None:  # the foreground uses links as long as alone, jobs of one GPU use none
+            exposed = self._alone_on(share, jobs[0])[1] / float(times_us[0])
+            speeds[0] = replace(speeds[0], exchange=exposed)
+        return tuple(speeds)
 
     def _alone_on(self, share: Share, job: TraceJob) -> tuple[int, int]:
         """Return microseconds of an iteration alone on all GPUs of a share, and those of them on links."""
-        placement = self._places.of(share.gpus)
+        placement = self._shared.place(share.gpus)
         iteration_us, exchange_us = self._iteration(job.model, placement)
         return iteration_us, exchange_us if len(placement) > 1 else 0
 
     def _timetabled(self, share: Share, jobs: Sequence[TraceJob]) -> bool:
         """Return whether it is not one job at full depth on all GPUs of the share."""
         several = len(jobs) > 1 or len(share.gpus) > jobs[0].most  # or what is left of several
-        return several or any(not isinstance(depth, FullDepth) for depth in share.depths)
+        return several or share.slowdown is not None or any(not isinstance(depth, FullDepth) for depth in share.depths)
 
     def _fitting(self, model: Model) -> list[int]:
         """Return servers that can hold a worker at full depth."""
@@ -127,26 +117,22 @@ class Profiled(ByIterations):
         types = set(model.gpu_types)
         return [k for k, s in enumerate(self.cluster.servers) if s.gpu_type in types and s.gpu_memory >= need]
 
-    def _packed(self, job: TraceJob) -> tuple[tuple[int, int], ...]:
+    def _packed(self, name: str, gpus: int) -> tuple[tuple[int, int], ...]:
         """Return GPUs on the largest servers first, so on as few as possible, that links join if that can be."""
-        fitting = sorted(self._fitting(self.models[job.model]), key=lambda k: -self.cluster.servers[k].gpus)
+        fitting = sorted(self._fitting(self.models[name]), key=lambda k: -self.cluster.servers[k].gpus)
         parts: dict[int, list[int]] = {}
         for k in fitting:
             parts.setdefault(self._routes.component[k], []).append(k)
-        placements = [self._filled_up(part, job.gpus) for part in parts.values()]
-        whole = [placement for placement in placements if sum(count for _, count in placement) == job.gpus]
-        return min(whole, key=len) if whole else self._filled_up(fitting, job.gpus)
+        placements = [self._filled_up(part, gpus) for part in parts.values()]
+        whole = [placement for placement in placements if sum(count for _, count in placement) == gpus]
+        return min(whole, key=len) if whole else self._filled_up(fitting, gpus)
 
     def _filled_up(self, servers: Sequence[int], count: int) -> tuple[tuple[int, int], ...]:
         """Return so many GPUs of the first servers, or all that there are."""
-        placement = []
-        for k in servers:
-            used = min(count, self.cluster.servers[k].gpus)
-            placement.append((k, used))
-            count -= used
-            if count == 0:
-                break
-        return tuple(sorted(placement))
+        widths = [self.cluster.servers[k].gpus for k in servers]
+        starts = accumulate(widths, initial=0)
+        used = ((k, min(width, count - start)) for k, width, start in zip(servers, widths, starts, strict=False))
+        return tuple(sorted((k, gpus) for k, gpus in used if gpus > 0))
 
     def _slowest(self, name: str, placement: tuple[tuple[int, int], ...]) -> list[int]:
         """Return when the slowest worker has done each block, in microseconds."""
@@ -154,15 +140,12 @@ class Profiled(ByIterations):
         blocks = [model.block_us(servers[k].gpu_type) for k, _ in placement]
         return [max(times) for times in zip(*blocks, strict=True)]
 
+    @memoised
     def _iteration(self, name: str, placement: tuple[tuple[int, int], ...]) -> tuple[int, int]:
         """Return microseconds of an iteration, and those of them after the last block."""
-        key = (name, placement)
-        if key not in self._iterations:
-            slowest = self._slowest(name, placement)
-            workers = sum(count for _, count in placement)
-            end = self._exchanged_us(self.models[name], slowest, placement, workers) if workers > 1 else slowest[-1]
-            self._iterations[key] = max(end, slowest[-1]), max(0, end - slowest[-1])
-        return self._iterations[key]
+        slowest, workers = self._slowest(name, placement), sum(count for _, count in placement)
+        end = self._exchanged_us(self.models[name], slowest, placement, workers) if workers > 1 else slowest[-1]
+        return max(end, slowest[-1]), max(0, end - slowest[-1])
 
     def _exchanged_us(
         self, model: Model, ready: Sequence[int], placement: tuple[tuple[int, int], ...], workers: int
@@ -170,9 +153,8 @@ class Profiled(ByIterations):
         """Return when the last bucket is exchanged if bucket ``b`` of all workers is ready at ``ready[b-1]``."""
         channel = self._routes.channel(dict(placement))
         if channel is None:
-            raise UsageError(
-                f"no links join {', '.join(self.cluster.servers[k].name for k, _ in placement)}", code="empty"
-            )
+            names = ", ".join(self.cluster.servers[k].name for k, _ in placement)
+            raise UsageError(f"no links join {names}", code="empty")
         end = 0
         for ready_us, payload in zip(ready, model.bucket_bytes(), strict=True):
             # One bucket after the other, from the output to the input, each as soon as the slowest worker has it.

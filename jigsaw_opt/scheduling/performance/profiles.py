@@ -11,12 +11,20 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from jigsaw_opt.documents.readers.profiles.pollux import Application, Curve, Epoch
 from jigsaw_opt.scheduling.performance.protocol import UNITS
+from jigsaw_opt.scheduling.performance.throughput import Measured, ThroughputModel, fit
+
+if TYPE_CHECKING:
+    from jigsaw_opt.formulations.linear import Floats, Integers
 
 # The authors' simulator holds yolov3 to 8 samples a GPU though more were measured.
 _LARGEST_LOCAL = {"yolov3": 8}
+_CANDIDATES = 50
+"""Batch sizes that are compared, in geometric steps (AdaptDL)."""
+_ROUNDING = 1e-8
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +98,69 @@ class ApplicationProfile:
         scale = samples / self.smallest_batch
         sqr, var = self._gradient(samples, epoch)
         return (var + sqr) / (var / scale + sqr)
+
+    @cached_property
+    def throughput(self) -> ThroughputModel:
+        """The throughput model fitted to all that was measured."""
+        application = self.application
+        curves = [((len(key), sum(key)), curve) for key, curve in application.placements.items()]
+        curves += application.scaling.items()
+        return fit([Measured(*key, s.local_batch, s.step_s, s.sync_s) for key, curve in curves for s in curve])
+
+    @cached_property
+    def fewest_local(self) -> int:
+        """Fewest samples that a GPU was measured with."""
+        return min(curve[0].local_batch for curve in self.application.placements.values())
+
+    @property
+    def most_gpus(self) -> int:
+        """GPUs beyond which the largest batch leaves some of them too few samples."""
+        return self.largest_batch // self.fewest_local
+
+    @cached_property
+    def alone_rate(self) -> float:
+        """Samples a second of one GPU at its largest batch."""
+        curve = self.application.placements[(1,)]
+        return curve[-1].local_batch / max(sample.step_s for sample in curve)
+
+    def gains(self, samples: Floats, epoch: int) -> Floats:
+        """Return the progress of an iteration that a job expects in an epoch, by batch size (Pollux, equation 6).
+
+        As in AdaptDL a job takes the gradient's statistics of one batch size, here of the smallest, for those of all.
+        """
+        application, smallest = self.application, self.smallest_batch
+        measured = application.epochs[smallest][epoch]
+        square, variance = measured.grad_sqr, measured.grad_var
+        return (variance + square) / (variance * smallest / samples + square)
+
+    def goodput(self, servers: int, gpus: int, epoch: int, model: ThroughputModel) -> tuple[float, BatchSplit]:
+        """Return the greatest progress a second on some GPUs by a throughput model, and the batch that gives it.
+
+        Without any batch that fits the goodput is 0.
+
+        `epoch`: number of the epoch, from 0.
+        """
+        import numpy as np
+
+        local, passes = self._candidates(gpus)
+        samples = (gpus * local * passes).astype(float)
+        step = model.step_s(servers, gpus, local) + (passes - 1) * model.compute_s(local)
+        fits = (gpus <= self.most_gpus) & (self.fewest_local <= local) & (local <= self.application.largest_local_batch)
+        value = np.where(fits, self.gains(samples, epoch) / step, 0.0)
+        best = int(value.argmax())
+        return float(value[best]), BatchSplit(int(local[best]), int(passes[best]), gpus)
+
+    def _candidates(self, gpus: int) -> tuple[Integers, Integers]:
+        """Return samples of a GPU and pass, and passes, of batches from the smallest to the largest."""
+        import numpy as np
+
+        least = max(self.smallest_batch, self.fewest_local * gpus)
+        share = np.geomspace(least, max(least, self.largest_batch), _CANDIDATES) / gpus
+        passes = np.ceil(share / self.application.largest_local_batch - _ROUNDING)
+        if gpus == 1:  # the noise of the gradient is estimated from at least two passes
+            passes = np.where(share > self.smallest_batch + _ROUNDING, np.maximum(passes, 2), passes)
+        passes = np.maximum(passes, 1).astype(np.int64)
+        return np.ceil(share / passes - _ROUNDING).astype(np.int64), passes
 
     def _gradient(self, samples: int, epoch: int) -> tuple[float, float]:
         """Return the squared norm and variance of the gradient, between the two batch sizes that were measured."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol, runtime_checkable
@@ -142,6 +142,9 @@ class ByType(Protocol):
 class ByIterations:
     """What performance models share whose work is iterations, and that say nothing of their own of restarts."""
 
+    name: str
+    figures: object = ()
+
     def work(self, job: TraceJob) -> int:
         """Return units of work of all its iterations."""
         assert job.iterations is not None
@@ -156,6 +159,7 @@ class ByIterations:
         return (self.work(job) - done) / UNITS
 
 
-def mixed_types(types: Collection[str]) -> str | None:
-    """Return why a job cannot run on GPUs of these types together; None where there is one."""
+def mixed_types(share: Share, type_of: Sequence[str]) -> str | None:
+    """Return why jobs cannot run on the GPUs of a share, if these are of several types; `type_of`: that of each GPU."""
+    types = {type_of[gpu] for gpu in share.gpus}
     return f"it would run on GPUs of several types: {', '.join(sorted(types))}" if len(types) > 1 else None

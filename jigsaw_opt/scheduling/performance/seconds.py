@@ -25,11 +25,6 @@ class Seconds(ByIterations):
 
     name = "seconds"
 
-    @property
-    def figures(self) -> object:
-        """Nothing."""
-        return ()
-
     def unknown(self, job: TraceJob) -> str | None:
         """Return what is unknown of a job: only its number of iterations must be known."""
         return None if job.iterations is not None else "has no number of iterations"
@@ -61,14 +56,9 @@ class SecondsByType(Seconds):
     """The same on GPUs of several types: an iteration takes the longer, the slower the type is."""
 
     def __init__(self, cluster: Cluster, speeds: TypeSpeeds) -> None:
-        self.type_speeds = speeds
+        self.type_speeds, self.figures = speeds, speeds.figures
         self._type_of = cluster.gpus.types
         self._counts = Counter(self._type_of)
-
-    @property
-    def figures(self) -> object:
-        """The speeds."""
-        return sorted(self.type_speeds.speeds.items()), self.type_speeds.reference
 
     def unknown(self, job: TraceJob) -> str | None:
         """Return what is unknown of a job: its number of iterations, or the speed of the GPUs that it ran on."""
@@ -83,7 +73,7 @@ class SecondsByType(Seconds):
 
         The reason, or None where they can.
         """
-        return mixed_types({self._type_of[gpu] for gpu in share.gpus}) or super().refuses(share, jobs)
+        return mixed_types(share, self._type_of) or super().refuses(share, jobs)
 
     def speeds(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
         """Return the speed of a job: that of the reference type times the speed of the share's type."""

@@ -8,8 +8,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from jigsaw_opt.errors import missing_option, unsupported
-from jigsaw_opt.formulations.interleave.rotation import MOST_JOBS, Group, StagedJob, Timing
-from jigsaw_opt.formulations.interleave.rounds import Round, group_round
+from jigsaw_opt.formulations.interleave.rotation import MOST_JOBS, StagedJob
+from jigsaw_opt.formulations.interleave.rounds import group_round
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.depth import FullDepth
 from jigsaw_opt.problem.workload import StageTimes, TraceJob
@@ -40,14 +40,7 @@ class Stages(ByIterations):
         self._type_of = () if cluster is None else cluster.gpus.types
         self._counts = Counter(self._type_of)
         self._alone = {model: round(times.iteration_us * _OVERHEAD) for model, times in stages.items()}
-        self._rounds: dict[tuple[Group, Timing], Round] = {}
-
-    @property
-    def figures(self) -> object:
-        """The stages, and the speeds of types where there are several."""
-        if self.type_speeds is None:
-            return self._stages
-        return self._stages, sorted(self.type_speeds.speeds.items()), self.type_speeds.reference
+        self.figures = self._stages if speeds is None else (self._stages, *speeds.figures)
 
     def staged(self, job: TraceJob, staircase: bool = False) -> StagedJob:
         """Return what the program of groups knows of a job."""
@@ -80,8 +73,7 @@ class Stages(ByIterations):
             return f"more than {MOST_JOBS} jobs cannot take turns"
         other = next((job for job in jobs if job.gpus != len(share.gpus)), None)
         wrong = None if other is None else f"its stages are known on {other.gpus} GPUs, not on {len(share.gpus)}"
-        types = {self._type_of[gpu] for gpu in share.gpus} if self.type_speeds is not None else ()
-        return mixed_types(types) or wrong
+        return wrong if self.type_speeds is None else mixed_types(share, self._type_of) or wrong
 
     def speeds(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
         """Return the speed of each job of a group, by the length of the group's round.
@@ -91,17 +83,12 @@ class Stages(ByIterations):
         depths = share.depths or (FullDepth(),) * len(jobs)
         group = [self.staged(job, depth != FullDepth()) for job, depth in zip(jobs, depths, strict=True)]
         order = sorted(range(len(group)), key=group.__getitem__)
-        found = self._round(tuple(group[k] for k in order), "planned" if share.depths else "published")
+        found = group_round(tuple(group[k] for k in order), "planned" if share.depths else "published")
         often = dict(zip(order, found.iterations, strict=True))
         return tuple(Speed(rate_of(found.time_us / often[k] / self._factor(share, jobs[k]))) for k in range(len(group)))
 
     def _factor(self, share: Share, job: TraceJob) -> float:
         return 1.0 if self.type_speeds is None else float(self.type_speeds.factor(job, self._type_of[share.gpus[0]]))
-
-    def _round(self, group: Group, timing: Timing) -> Round:
-        if (group, timing) not in self._rounds:
-            self._rounds[group, timing] = group_round(group, timing)
-        return self._rounds[group, timing]
 
 
 def stages(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes], speeds: str = "") -> Stages:

@@ -29,22 +29,16 @@ class Table(ByIterations):
 
     def __init__(self, cluster: Cluster, throughputs: Throughputs) -> None:
         self.cluster = cluster
-        self.throughputs = throughputs
+        self.figures = self.throughputs = throughputs
         self._server_of = cluster.gpus.server_of
         self._counts = Counter(cluster.gpus.types)
-        self._types = tuple(self._counts)
-
-    @property
-    def figures(self) -> Throughputs:
-        """The throughputs."""
-        return self.throughputs
 
     def unknown(self, job: TraceJob) -> str | None:
         """Return what is unknown of a job: its iterations, or a measurement on any GPU type of the cluster."""
         if job.iterations is None:
             return "has no number of iterations"
-        if not any(self.throughput(job, gpu_type) > 0 for gpu_type in self._types):
-            enough = [name for name in self._types if self._counts[name] >= job.gpus]
+        if not any(self.throughput(job, gpu_type) > 0 for gpu_type in self._counts):
+            enough = [name for name, count in self._counts.items() if count >= job.gpus]
             where = f"was not measured on {' or '.join(enough)}" if enough else "finds as many of no type"
             return f"{job.model!r} on {job.gpus} GPUs {where}"
         return None
@@ -52,7 +46,7 @@ class Table(ByIterations):
     def alone_us(self, job: TraceJob) -> int:
         """Return the time of all its work alone, on the type of GPU on which it is fastest."""
         assert job.iterations is not None
-        fastest = max(self.throughput(job, gpu_type) for gpu_type in self._types)
+        fastest = max(self.throughput(job, gpu_type) for gpu_type in self._counts)
         return round(job.iterations * _SECOND_US / fastest)
 
     def throughput(self, job: TraceJob, gpu_type: str) -> float:
@@ -72,8 +66,7 @@ class Table(ByIterations):
         """
         if any(len(share.gpus) != job.gpus for job in jobs):
             return f"throughputs are those of as many GPUs as jobs ask for, not of {len(share.gpus)}"
-        types = {self.cluster.gpus.types[gpu] for gpu in share.gpus}
-        if (mixed := mixed_types(types)) is not None:
+        if (mixed := mixed_types(share, self.cluster.gpus.types)) is not None:
             return mixed
         if len(jobs) > 2 or not all(rate > 0 for rate in self._rates(share, jobs)):
             return "these jobs were not measured together on this type of GPU"

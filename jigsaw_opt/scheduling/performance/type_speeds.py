@@ -46,6 +46,11 @@ class TypeSpeeds:
     speeds: Mapping[str, Fraction]
     reference: str = ""
 
+    @property
+    def figures(self) -> tuple[object, ...]:
+        """The speeds in order, and the reference."""
+        return sorted(self.speeds.items()), self.reference
+
     def of(self, gpu_type: str) -> Fraction | None:
         """Return the speed of a type, or None where it is not known; that of whole GPUs is not that of their parts."""
         names = matching_types(gpu_type, self.speeds)
