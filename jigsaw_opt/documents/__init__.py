@@ -1,7 +1,6 @@
 """Instances and plans as JSON documents, and profiles of other projects as models."""
 
-from jigsaw_opt.documents.building import InstanceBuilder
-from jigsaw_opt.documents.changes import add_job, change_bandwidth, remove_job
+from jigsaw_opt.documents.building import InstanceBuilder, add_job, change_bandwidth, remove_job
 from jigsaw_opt.documents.decoding import decode_instance, decode_plan
 from jigsaw_opt.documents.encoding import (
     canonical_json,
@@ -11,6 +10,7 @@ from jigsaw_opt.documents.encoding import (
     encode_plan,
     instance_sha256,
 )
+from jigsaw_opt.documents.file_bytes import make_folder, require_writable, write_atomically
 from jigsaw_opt.documents.files import (
     exists,
     load_document,
@@ -21,7 +21,6 @@ from jigsaw_opt.documents.files import (
     save_plan,
 )
 from jigsaw_opt.documents.layer_profiles import decode_layers, read_layers
-from jigsaw_opt.documents.writing import make_folder, require_writable, write_atomically
 from jigsaw_opt.problem.rules.schemas import schema
 
 __all__ = [

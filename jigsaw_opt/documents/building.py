@@ -1,17 +1,20 @@
-"""Instances built in Python, validated by the decoder that reads documents."""
+"""Instances that are built in Python, or differ from a given one in one thing, validated as documents are."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
+from jigsaw_opt.arguments import typed
 from jigsaw_opt.documents.decoding import decode_instance_tree
-from jigsaw_opt.problem import Cluster, Depth, FullDepth, Instance, Job, Model, Segment, TaskGraph
+from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.problem import Cluster, Depth, FullDepth, Instance, Job, Link, Model, Segment, TaskGraph, TaskGraphJob
 from jigsaw_opt.problem.instance import FORMAT, Horizon, Objective
 from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.problem.rules.keyed import plain
+from jigsaw_opt.text import suggestion
 
 Json = dict[str, Any]
 _OPTIONAL = {field.name for field in fields(Job) if field.default is None}
@@ -65,16 +68,7 @@ class InstanceBuilder:
         fabric_bandwidth, fabric_latency_us
             Bytes per second and latency in microseconds between two of its GPUs.
         """
-        self._cluster["servers"].append(
-            {
-                "name": name,
-                "gpu_type": gpu_type,
-                "gpus": gpus,
-                "gpu_memory": gpu_memory,
-                "fabric_bandwidth": fabric_bandwidth,
-                "fabric_latency_us": fabric_latency_us,
-            }
-        )
+        self._cluster["servers"].append(_given(locals()))
 
     def add_switch(self, name: str) -> None:
         """Add a switch."""
@@ -94,7 +88,7 @@ class InstanceBuilder:
         latency_us
             Latency of one step over it, in microseconds.
         """
-        self._cluster["links"].append({"name": name, "ends": ends, "bandwidth": bandwidth, "latency_us": latency_us})
+        self._cluster["links"].append(_given(locals()))
 
     def add_route_policy(self, name: str, policy: RoutePolicy) -> None:
         """Add a policy that the routes of jobs which name it must keep.
@@ -120,7 +114,7 @@ class InstanceBuilder:
         watts
             The most that blocks on their GPUs draw together at any moment.
         """
-        self._cluster.setdefault("power_caps", []).append({"name": name, "servers": servers, "watts": watts})
+        self._cluster.setdefault("power_caps", []).append(_given(locals()))
 
     def add_licence(self, name: str, count: int) -> None:
         """Add a licence, which jobs hold while they are present.
@@ -224,22 +218,7 @@ class InstanceBuilder:
         licences
             Names of licences, of each of which it holds one while it is present; None for none.
         """
-        self._add_job(
-            {
-                "name": name,
-                "model": model,
-                "workers": workers,
-                "iterations": iterations,
-                "release_us": release_us,
-                "weight": weight,
-                "depth": FullDepth() if depth is None else depth,
-                "deadline_us": deadline_us,
-                "pace_us": pace_us,
-                "route_policy": route_policy,
-                "restart_us": restart_us,
-                "licences": licences,
-            }
-        )
+        self._add_job(_given(locals()) | {"depth": FullDepth() if depth is None else depth})
 
     def add_task_graph_job(
         self,
@@ -270,20 +249,7 @@ class InstanceBuilder:
         deadline_us, pace_us, route_policy, restart_us, licences
             As of `add_job`.
         """
-        self._add_job(
-            {
-                "name": name,
-                "shape": plain(shape, flat=True),
-                "iterations": iterations,
-                "release_us": release_us,
-                "weight": weight,
-                "deadline_us": deadline_us,
-                "pace_us": pace_us,
-                "route_policy": route_policy,
-                "restart_us": restart_us,
-                "licences": licences,
-            }
-        )
+        self._add_job(_given(locals()) | {"shape": plain(shape, flat=True)})
 
     def _add_job(self, job: Json) -> None:
         self._jobs.append({key: value for key, value in job.items() if value is not None or key not in _OPTIONAL})
@@ -311,6 +277,11 @@ class InstanceBuilder:
         return decode_instance_tree(tree, {id(tree["models"]): (tree["models"], twice)})
 
 
+def _given(arguments: Json) -> Json:
+    """Return the arguments of a method, which are the fields of what it adds."""
+    return {key: value for key, value in arguments.items() if key != "self"}
+
+
 def _whole(model: Iterable[Segment] | Model | Mapping[str, Any]) -> Json:
     """Return a model as the document has it, from whatever it is made of."""
     if not isinstance(model, Model | Mapping):
@@ -318,3 +289,76 @@ def _whole(model: Iterable[Segment] | Model | Mapping[str, Any]) -> Json:
     whole: Json = plain(model, flat=True)
     report = whole.get("model")  # what `jigsaw profile --json` prints has the model beside what was measured
     return report if "segments" not in whole and isinstance(report, dict) else whole
+
+
+@typed
+def add_job(instance: Instance, job: Job | TaskGraphJob, models: Mapping[str, Model] | None = None) -> Instance:
+    """Return the instance with one more job, the last one.
+
+    Parameters
+    ----------
+    instance
+        Stays as it is.
+    job
+        The new job.
+    models
+        Models by name that it needs and the instance lacks; one that the instance has is replaced.
+
+    Raises
+    ------
+    InvalidInputError
+        The result is no valid instance (specification: validity); with all problems.
+    """
+    return replace(instance, jobs=(*instance.jobs, job), models={**instance.models, **(models or {})})
+
+
+@typed
+def remove_job(instance: Instance, name: str) -> Instance:
+    """Return the instance without the job of a name; its models stay.
+
+    Parameters
+    ----------
+    instance
+        The instance; it stays as it is.
+    name
+        Name of the job.
+
+    Raises
+    ------
+    InvalidInputError
+        There is no such job, or it is the only one.
+    """
+    _require("job", name, instance.jobs, "$.jobs")
+    return replace(instance, jobs=tuple(job for job in instance.jobs if job.name != name))
+
+
+@typed
+def change_bandwidth(instance: Instance, link: str, bandwidth: int) -> Instance:
+    """Return the instance with another bandwidth of a link.
+
+    Parameters
+    ----------
+    instance
+        The instance; it stays as it is.
+    link
+        Name of the link.
+    bandwidth
+        Bytes a second, at least 1.
+
+    Raises
+    ------
+    InvalidInputError
+        There is no such link, or the bandwidth is none.
+    """
+    links = instance.cluster.links
+    changed = tuple(replace(known, bandwidth=bandwidth) if known.name == link else known for known in links)
+    _require("link", link, links, "$.cluster.links")
+    return replace(instance, cluster=replace(instance.cluster, links=changed))
+
+
+def _require(kind: str, name: str, known: Iterable[Job | TaskGraphJob | Link], place: str) -> None:
+    """Refuse a name that nothing of a kind has."""
+    names = [one.name for one in known]
+    if name not in names:
+        told = f'no {kind} is called "{name}"'
+        raise InvalidInputError([Problem(place, told, suggestion(str(name), names), code="unknown-name")])

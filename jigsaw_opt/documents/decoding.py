@@ -84,7 +84,8 @@ def decode_plan(data: bytes | str, source: str = "$") -> Plan:
 
 
 def _instance(tree: Json) -> Instance:
-    found: Instance = made(Instance, {key: value for key, value in tree.items() if key != "format"})
+    tree.pop("format", None)
+    found: Instance = made(Instance, tree)
     return found
 
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.arguments import typed
 from jigsaw_opt.documents.decoding import decode_instance, decode_plan
 from jigsaw_opt.documents.encoding import encode_instance, encode_plan
-from jigsaw_opt.documents.file_bytes import read_text
+from jigsaw_opt.documents.file_bytes import read_text, write_atomically
 from jigsaw_opt.documents.layer_profiles import decode_layers
 from jigsaw_opt.documents.recognising import expecting, stated_kind
-from jigsaw_opt.documents.writing import write_atomically
 from jigsaw_opt.problem import Instance, Plan
 
 if TYPE_CHECKING:

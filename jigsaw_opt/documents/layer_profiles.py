@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jigsaw_opt.documents.decoding import decode_model
+from jigsaw_opt.documents.decoding import decode_model, made
 from jigsaw_opt.documents.parsing import parsed
 from jigsaw_opt.documents.readers.profiles.pipedream import read_layer_graph
 from jigsaw_opt.documents.recognising import expecting, likely_form
@@ -56,16 +56,9 @@ def decode_layers(data: bytes | str, source: str = "$") -> LayerGraph:
     `source`: what problems with the document as a whole are said of: ``$`` or a file name.
     """
     tree = parsed(data, source, _check)
-    layers = tuple(_decoded(layer) for layer in tree["layers"])
-    stated = tree.get("edges")
-    edges = chain_edges(len(layers)) if stated is None else tuple((tail, head) for tail, head in stated)
-    return LayerGraph(layers, edges, tree.get("batch"), tree.get("state_factor", 1), tree.get("gpu_type"))
-
-
-def _decoded(tree: Json) -> MeasuredLayer:
-    """Return a layer, whose lists are tuples."""
-    fields: Json = {key: tuple(value) if isinstance(value, list) else value for key, value in tree.items()}
-    return MeasuredLayer(**fields)
+    del tree["format"]
+    found: LayerGraph = made(LayerGraph, {"edges": chain_edges(len(tree["layers"])), **tree})
+    return found
 
 
 def _check(tree: Json, report: Report) -> None:

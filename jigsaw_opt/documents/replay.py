@@ -50,9 +50,11 @@ def decode_replay(data: bytes | str, source: str = "$") -> Replay:
     `data`: the content of the file; text, or bytes in UTF-8.
     """
     with collection_paused():
-        if stated_kind(data) == "phased-replay":
-            return _of_phases(parsed(data, source, partial(_check, "phased-replay")))
-        return _of_passes(parsed(data, source, partial(_check, "replay")))
+        kind: Kind = "phased-replay" if stated_kind(data) == "phased-replay" else "replay"
+        tree = parsed(data, source, partial(_check, kind))
+        del tree["format"]
+        found: Replay = made(Replay, tree) if kind == "phased-replay" else _of_passes(tree)
+        return found
 
 
 def _check(kind: Kind, tree: Json, report: Report) -> None:
@@ -123,13 +125,8 @@ def _check_step(
 
 def encode_replay(replay: Replay) -> bytes:
     """Write a replay, an iteration a line; as ``jigsaw-phased-replay/1`` where its plan counts repetitions."""
-    head: Json = {
-        "format": "jigsaw-phased-replay/1" if replay.counts_repeats else "jigsaw-replay/1",
-        "instance": replay.instance,
-        "instance_sha256": replay.instance_sha256,
-        "plan_sha256": replay.plan_sha256,
-        "machine": dict(replay.machine),
-    }
+    head: Json = {"format": "jigsaw-phased-replay/1" if replay.counts_repeats else "jigsaw-replay/1"}
+    head |= {name: getattr(replay, name) for name in ("instance", "instance_sha256", "plan_sha256", "machine")}
     gpus = [asdict(gpu) for gpu in replay.gpus]
     if replay.counts_repeats:
         head |= {"gpus": gpus, "parameters_sha256": dict(replay.parameters_sha256)}
@@ -149,8 +146,7 @@ def _baseline(found: Baseline | None) -> str:
         return "null"
     head: Json = {"policy": found.policy, "summary": asdict(found.summary)}
     head |= {} if found.together is None else {"together": asdict(found.together)}
-    fields = ", ".join(f"{json_text(key)}: {json_text(value)}" for key, value in head.items())
-    return f'{{{fields}, "timeline": {_timeline(found.timeline)}}}'
+    return f'{{{_fields(head)}, "timeline": {_timeline(found.timeline)}}}'
 
 
 def _phase(phase: MeasuredPhase) -> str:
@@ -158,8 +154,11 @@ def _phase(phase: MeasuredPhase) -> str:
     del head["timeline"]
     if not phase.restarts:
         del head["restarts"]
-    fields = ", ".join(f"{json_text(key)}: {json_text(value)}" for key, value in head.items())
-    return f'    {{{fields},\n    "timeline": {_timeline(phase.timeline)}}}'
+    return f'    {{{_fields(head)},\n    "timeline": {_timeline(phase.timeline)}}}'
+
+
+def _fields(head: Mapping[str, object]) -> str:
+    return ", ".join(f"{json_text(key)}: {json_text(value)}" for key, value in head.items())
 
 
 def _timeline(timeline: Timeline) -> str:
@@ -169,27 +168,15 @@ def _timeline(timeline: Timeline) -> str:
 
 
 def _job(job: MeasuredJob) -> str:
-    head: Mapping[str, object] = {
-        "name": job.name,
-        "gpus": job.gpus,
-        "first_iteration": job.first_iteration,
-        "parameters_sha256": job.parameters_sha256,
-    }
-    fields = ", ".join(f"{json_text(key)}: {json_text(value)}" for key, value in head.items())
+    head = {name: getattr(job, name) for name in ("name", "gpus", "first_iteration", "parameters_sha256")}
     iterations = ",".join(f"\n      {json_text(asdict(iteration))}" for iteration in job.iterations)
     key = "steps" if any(job.steps()) else "iterations"
-    return f'    {{{fields}, "{key}": [{iterations}]}}'
+    return f'    {{{_fields(head)}, "{key}": [{iterations}]}}'
 
 
 def _of_passes(tree: Json) -> Replay:
-    timeline: Timeline = made(Timeline, tree["timeline"])
-    phase = MeasuredPhase.only(made(ReplaySummary, tree["summary"]), timeline)
+    timeline: Timeline = made(Timeline, tree.pop("timeline"))
+    phase = MeasuredPhase.only(made(ReplaySummary, tree.pop("summary")), timeline)
     digests = {job.name: job.parameters_sha256 for job in timeline.jobs if job.parameters_sha256}
-    others = {key: value for key, value in tree.items() if key not in ("format", "summary", "timeline")}
-    found: Replay = made(Replay, {**others, "phases": (), "parameters_sha256": digests})
+    found: Replay = made(Replay, {**tree, "phases": (), "parameters_sha256": digests})
     return replace(found, phases=(phase,))
-
-
-def _of_phases(tree: Json) -> Replay:
-    found: Replay = made(Replay, {key: value for key, value in tree.items() if key != "format"})
-    return found

@@ -12,9 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeAlias
 
-from jigsaw_opt.documents.file_bytes import read_file
+from jigsaw_opt.documents.file_bytes import read_file, require_alone, unwritable
 from jigsaw_opt.documents.parsing import collection_paused, parsed
-from jigsaw_opt.documents.writing import require_alone, unwritable
 from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, UsageError
 from jigsaw_opt.problem.rules.report import Report
 

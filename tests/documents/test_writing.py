@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.documents import make_folder, require_writable, write_atomically
-from jigsaw_opt.documents.writing import remove_abandoned
+from jigsaw_opt.documents.file_bytes import remove_abandoned
 from jigsaw_opt.errors import JigsawError
 from tests.refusals import fails, misuse
 

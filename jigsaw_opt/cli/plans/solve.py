@@ -100,7 +100,7 @@ def _line_writer(path: Path | None) -> Iterator[Callable[[str], None] | None]:
     if path is None:
         yield None
         return
-    from jigsaw_opt.documents.writing import unwritable
+    from jigsaw_opt.documents.file_bytes import unwritable
 
     faults: list[OSError] = []
 

@@ -18,9 +18,8 @@ import torch
 import torch.distributed as dist
 
 from jigsaw_opt.documents import instance_sha256, make_folder, write_atomically
-from jigsaw_opt.documents.file_bytes import read_file
+from jigsaw_opt.documents.file_bytes import read_file, remove_abandoned
 from jigsaw_opt.documents.replay import plan_sha256
-from jigsaw_opt.documents.writing import remove_abandoned
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, argument
 from jigsaw_opt.executor.hosts.host import Host, HostWorker
 from jigsaw_opt.executor.replay.request import ReplayRequest

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from jigsaw_opt.documents import exists, make_folder, require_writable, write_atomically
-from jigsaw_opt.documents.file_bytes import read_file
+from jigsaw_opt.documents.file_bytes import read_file, require_alone
 from jigsaw_opt.documents.parsing import collection_paused, parse
-from jigsaw_opt.documents.writing import require_alone
 from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, UsageError
 from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.scheduling.plain import ANYTHING, Plain, checked, fields, require_newest, whole
