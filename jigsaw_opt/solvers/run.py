@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from jigsaw_opt.errors import JigsawError, MissingEngineError, OutOfTimeError, PluginError, unsupported
+from jigsaw_opt.errors import MissingEngineError, OutOfTimeError, PluginError, unsupported
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
 from jigsaw_opt.solvers.bounds import Bound, Proof
@@ -18,6 +18,7 @@ from jigsaw_opt.solvers.solve_state import SolveState
 from jigsaw_opt.solvers.solve_state.proofs import NO_BOUND, first_bound, searched_part
 from jigsaw_opt.solvers.solve_state.request import Request, Solver
 from jigsaw_opt.system.interrupts import on_interrupt
+from jigsaw_opt.system.plugins import blamed
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -99,13 +100,12 @@ def _run_of_others(method: Solver, operations: Operations, request: Request, rep
             raise
 
     try:
-        result = _run(method, operations, request, reported)
-    except (JigsawError, MemoryError):
+        with blamed("solver", method.name, type(method)):
+            result = _run(method, operations, request, reported)
+    except PluginError as error:
+        if error.__cause__ in of_report:
+            raise error.__cause__ from None
         raise
-    except Exception as error:
-        if error in of_report:
-            raise
-        raise PluginError(f"the solver {method.name!r} raised {type(error).__name__}: {error}") from error
     return _of_all_plans(result, searched_part(method, operations), first_bound(operations, request.options))
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from jigsaw_opt.errors import PluginError, UsageError
+from jigsaw_opt.errors import JigsawError, PluginError, UsageError
 from jigsaw_opt.text import nearest
 
 if TYPE_CHECKING:
@@ -70,6 +71,23 @@ def require_members(kind: str, name: str, found: object, members: Iterable[str],
     if lacking:
         told = f"{kind} {name!r} is no {kind}: it has no {', '.join(lacking)}"
         raise UsageError(told, code="wrong-type", path=argument or kind)
+
+
+@contextmanager
+def blamed(kind: str, name: str, code: object) -> Iterator[None]:
+    """Let an exception of the block name whose code it was, as a PluginError; those of our own code stay as they are.
+
+    `code`: what is called, an object, a function or a class.
+    """
+    try:
+        yield
+    except (JigsawError, MemoryError):
+        raise
+    except Exception as error:
+        module = code.__module__ if callable(code) else type(code).__module__
+        if module.startswith("jigsaw_opt."):
+            raise
+        raise PluginError(f"the {kind} {name!r} raised {type(error).__name__}: {error}") from error
 
 
 def loadable(find: Callable[[str], Found], names: Iterable[str]) -> Iterator[Found]:

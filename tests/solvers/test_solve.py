@@ -13,13 +13,16 @@ from jigsaw_opt.errors import MissingEngineError, PluginError, UsageError, Wrong
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem import Instance, Operations, compile_instance
 from jigsaw_opt.problem.compiled.timetable import Timetable
+from jigsaw_opt.problem.depth import DepthPlugin
 from jigsaw_opt.problem.network.route_policy import RoutePolicy
+from jigsaw_opt.solvers.bounds import Relaxation, registry
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.portfolio.auto import AUTO
 from jigsaw_opt.solvers.registry import find, names
 from jigsaw_opt.solvers.resolve import Fix
 from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy, relative_gap
+from jigsaw_opt.solvers.search import Search
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.solvers.solve_state import SolveState
 from jigsaw_opt.solvers.solving import solve_async
@@ -268,3 +271,25 @@ def test_a_solve_in_an_event_loop_ends_with_its_task(pair: Instance, monkeypatch
 def test_an_event_loop_hears_what_is_wrong(pair: Instance) -> None:
     with misuse("unknown-name method", naming=["'none'"]):
         asyncio.run(solve_async(pair, "none"))
+
+
+@pytest.mark.parametrize("kind", ["bound", "move", "depth rule"])
+def test_an_exception_of_what_others_registered_names_it(
+    pair: Instance, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> Any:
+        raise ZeroDivisionError("a bug of theirs")
+
+    if kind == "bound":
+        known = Relaxation("theirs", broken, frozenset({pair.objective}), instant=True)
+        monkeypatch.setattr(registry, "_everything", lambda: (known,))
+    method: str | Search = "greedy"
+    if kind == "move":
+        members = {"name": "theirs", "__init__": lambda *_: None, "applies": lambda _: True, "run": broken}
+        method, pair = Search(moves=(type("Theirs", (), members),)), load("server/weighted")
+    if kind == "depth rule":
+        members = {"rule": "theirs", "limits": broken, "broken": broken, "__module__": __name__}
+        rule = type("Theirs", (DepthPlugin,), members)()
+        pair = replace(pair, jobs=(replace(pair.jobs[0], depth=rule), *pair.jobs[1:]))
+    with fails(PluginError, f"{kind} 'theirs'", "ZeroDivisionError: a bug of theirs"):
+        solve(pair, method, Options(work_limit=0.3, threads=1))

@@ -28,6 +28,7 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.network.best_channel import BestChannel
 from jigsaw_opt.problem.rules.keyed import altered
+from jigsaw_opt.system.plugins import blamed
 
 MOST_OPERATIONS = 20_000_000
 """Blocks and transfers that a plan is written for."""
@@ -293,7 +294,8 @@ class _ModelCompiler:
 
 
 def _rule(job: Job, deepest: int) -> LevelRule:
-    rule = job.depth.limits(job.workers, deepest, job.iterations)
+    with blamed("depth rule", job.depth.rule, type(job.depth)):
+        rule = job.depth.limits(job.workers, deepest, job.iterations)
     if isinstance(job.depth, DepthPlugin) and not rule.fits(job.workers, deepest):
         asked = f"{job.workers} workers and {deepest} levels: {rule}"
         raise UsageError(

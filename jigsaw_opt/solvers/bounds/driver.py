@@ -9,7 +9,8 @@ from dataclasses import replace
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.solvers.bounds.proof import Proof, added
 from jigsaw_opt.solvers.bounds.registry import relaxations
-from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
+from jigsaw_opt.system.plugins import blamed
 
 
 def lower_bound(operations: Operations, without: Collection[str] = ()) -> Bound:
@@ -109,6 +110,11 @@ def _added(
                 yield Bound(known, Proof(sentences, arithmetic, terms, relaxation=names))
 
 
+def _of(relaxation: Relaxation, context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
+    with blamed("bound", relaxation.name, relaxation.bounds):
+        yield from relaxation.bounds(context, known, budget)
+
+
 def _of_kind(
     operations: Operations, known: int, budget: BoundBudget, without: Collection[str], instant: bool
 ) -> Iterator[Bound]:
@@ -117,7 +123,7 @@ def _of_kind(
     # `known` rises from one relaxation to the next, so that each can pass over what is proven already.
     for relaxation in relaxations(without):
         if relaxation.instant == instant and relaxation.applies(operations):
-            for bound in relaxation.bounds(context, known, budget):
+            for bound in _of(relaxation, context, known, budget):
                 if bound.value > known:
                     known = bound.value
                     yield bound._replace(proof=replace(bound.proof, relaxation=relaxation.name))

@@ -23,6 +23,7 @@ from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.moves import Move, move_types
 from jigsaw_opt.solvers.search.opening import open_search
 from jigsaw_opt.solvers.solve_state import SolveState
+from jigsaw_opt.system.plugins import blamed
 
 _FADING, _LEAST = 0.8, 0.1
 """What a call in vain leaves of a move's floor, and the least that any number of them leaves.
@@ -170,7 +171,8 @@ class Driver:
         That is work, or seconds where only a clock limits the solve.
         """
         budget, work = context.budget, context.budget.work
-        record = self._credited(name, partial(move.run, context.incumbent, budget))
+        with blamed("move", name, type(move)):
+            record = self._credited(name, partial(move.run, context.incumbent, budget))
         spent = budget.work - work
         return self._gain(record.improvement), record.seconds if spent and self.solve_state.options.clocked else spent
 
