@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from jigsaw_opt.problem.cluster import Cluster, joined_parts
+from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.gpu_types import matching_types
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
@@ -29,62 +29,22 @@ class GpuPool:
     gpus: int
 
 
+def pool_of_servers(cluster: Cluster, number: int, kind: int, servers: Sequence[int]) -> GpuPool:
+    """Return servers of a cluster as a pool."""
+    widths = tuple(sorted((cluster.servers[k].gpus for k in servers), reverse=True))
+    return GpuPool(number, kind, cluster.servers[servers[0]].gpu_type, tuple(servers), widths, sum(widths))
+
+
 def pools_of_cluster(cluster: Cluster, parts: Sequence[Sequence[int]]) -> tuple[GpuPool, ...]:
     """Return the pools of a cluster, by type and memory in the order of the servers, and by part within each."""
     kind_of = [(server.gpu_type, server.gpu_memory) for server in cluster.servers]
-    pools: list[GpuPool] = []
-    for kind, found in enumerate(dict.fromkeys(kind_of)):
-        for part in parts:
-            own = [k for k in part if kind_of[k] == found]
-            if own:
-                widths = tuple(sorted((cluster.servers[k].gpus for k in own), reverse=True))
-                pools.append(GpuPool(len(pools), kind, found[0], tuple(own), widths, sum(widths)))
-    return tuple(pools)
-
-
-class JoinedServers:
-    """The parts of a cluster that links join, also while some links are down; the last answer is kept.
-
-    `needs_links`: whether jobs need links between servers also where the cluster states none.
-    """
-
-    def __init__(self, cluster: Cluster, needs_links: bool = False) -> None:
-        self._cluster, self._is_one = cluster, not (cluster.links or needs_links)
-        self._last: tuple[frozenset[int], tuple[int, ...]] | None = None
-
-    def parts(self, dead: frozenset[int]) -> tuple[int, ...]:
-        """Return for each server the number of its part of the cluster, where links that are not `dead` join it.
-
-        A cluster without any link says nothing of its network, and is one part, unless jobs need links.
-        """
-        last, servers, links = self._last, self._cluster.servers, self._cluster.links
-        if self._is_one:
-            return (0,) * len(servers)
-        if last is None or last[0] != dead:
-            of_node = joined_parts(self._cluster, (link for k, link in enumerate(links) if k not in dead))
-            self._last = last = dead, tuple(of_node[server.name] for server in servers)
-        return last[1]
-
-    def split(self, pools: Sequence[GpuPool], dead: frozenset[int]) -> tuple[tuple[GpuPool, ...], ...]:
-        """Return for each pool what of it is still joined while links are down, under the number of the pool.
-
-        By pool its parts; it is the only part while no link is down.
-        """
-        if not dead:
-            return tuple((pool,) for pool in pools)
-        return tuple(tuple(self._of_servers(pool, own) for own in self.groups(pool.servers, dead)) for pool in pools)
-
-    def groups(self, servers: Iterable[int], dead: frozenset[int]) -> tuple[tuple[int, ...], ...]:
-        """Return servers by part of the cluster while links are down, in their order."""
-        part_of, found = self.parts(dead), dict[int, list[int]]()
-        for server in servers:
-            found.setdefault(part_of[server], []).append(server)
-        return tuple(map(tuple, found.values()))
-
-    def _of_servers(self, pool: GpuPool, servers: Sequence[int]) -> GpuPool:
-        """Return a pool with some of its servers alone."""
-        widths = tuple(sorted((self._cluster.servers[k].gpus for k in servers), reverse=True))
-        return replace(pool, servers=tuple(servers), widths=widths, gpus=sum(widths))
+    groups = (
+        (kind, own)
+        for kind, found in enumerate(dict.fromkeys(kind_of))
+        for part in parts
+        if (own := [k for k in part if kind_of[k] == found])
+    )
+    return tuple(pool_of_servers(cluster, number, kind, own) for number, (kind, own) in enumerate(groups))
 
 
 class PoolChoice:

@@ -9,10 +9,10 @@ from functools import cache, cached_property
 from typing import Protocol, runtime_checkable
 
 from jigsaw_opt.errors import Code, UsageError
-from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.cluster import Cluster, joined_parts
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
-from jigsaw_opt.scheduling.gpu_pools import GpuPool, JoinedServers, PoolChoice, pools_of_cluster
+from jigsaw_opt.scheduling.gpu_pools import GpuPool, PoolChoice, pool_of_servers, pools_of_cluster
 from jigsaw_opt.scheduling.option_values import OpenValues
 from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, checked, fields, keyed, whole
@@ -89,16 +89,27 @@ class ClusterSetting:
         return PoolChoice(self.pools, self.gpus_of, self.performance)
 
     @cached_property
-    def _joined(self) -> JoinedServers:
-        return JoinedServers(self.cluster, self.needs_links)
+    def _last_parts(self) -> dict[frozenset[int], tuple[int, ...]]:
+        """The last answer of `part_of`."""
+        return {}
 
     def part_of(self, dead: frozenset[int] = frozenset()) -> tuple[int, ...]:
         """Return for each server the number of its part of the cluster while the links `dead` are down (placement)."""
-        return self._joined.parts(dead)
+        last, servers, links = self._last_parts, self.cluster.servers, self.cluster.links
+        if not (links or self.needs_links):
+            return (0,) * len(servers)
+        if dead not in last:
+            of_node = joined_parts(self.cluster, (link for k, link in enumerate(links) if k not in dead))
+            last.clear()
+            last[dead] = tuple(of_node[server.name] for server in servers)
+        return last[dead]
 
     def joined(self, servers: Iterable[int], dead: frozenset[int] = frozenset()) -> tuple[tuple[int, ...], ...]:
         """Return servers by part of the cluster while the links `dead` are down, in their order."""
-        return self._joined.groups(servers, dead)
+        part_of, found = self.part_of(dead), dict[int, list[int]]()
+        for server in servers:
+            found.setdefault(part_of[server], []).append(server)
+        return tuple(map(tuple, found.values()))
 
     def is_cut(self, gpus: Iterable[int], dead: frozenset[int]) -> bool:
         """Return whether no links join the servers of GPUs while the links `dead` are down."""
@@ -107,7 +118,12 @@ class ClusterSetting:
 
     def pools_up(self, dead: frozenset[int]) -> tuple[tuple[GpuPool, ...], ...]:
         """Return what each of the `pools` falls into while the links `dead` are down, under its number."""
-        return self._joined.split(self.pools, dead)
+        if not dead:
+            return tuple((pool,) for pool in self.pools)
+        return tuple(
+            tuple(pool_of_servers(self.cluster, pool.number, pool.kind, own) for own in self.joined(pool.servers, dead))
+            for pool in self.pools
+        )
 
     def most_joined(self, down: frozenset[int] = frozenset(), dead: frozenset[int] = frozenset()) -> dict[str, int]:
         """Return the most GPUs of each type that one job can have while GPUs are `down` and links are `dead`.

@@ -18,7 +18,7 @@ from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision
 from jigsaw_opt.scheduling.policies.kueue.kueue import KUEUE
-from jigsaw_opt.scheduling.policies.kueue.quota_tree import QuotaTree
+from jigsaw_opt.scheduling.policies.kueue.quotas import QuotaTree
 from jigsaw_opt.scheduling.policy import Observation
 from jigsaw_opt.simulation.engine.records import SimulationOutcome
 from jigsaw_opt.simulation.engine.simulation import Simulation

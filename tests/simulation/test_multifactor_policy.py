@@ -13,8 +13,7 @@ from jigsaw_opt.documents.readers.slurm.priorities import Association, read_shar
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.policies.slurm.fair_share import ShareTree
-from jigsaw_opt.scheduling.policies.slurm.multifactor import MULTIFACTOR
-from jigsaw_opt.scheduling.policies.slurm.priority import JobPriority, PrioritySettings, decayed
+from jigsaw_opt.scheduling.policies.slurm.multifactor import MULTIFACTOR, JobPriority, PrioritySettings, decayed
 from jigsaw_opt.scheduling.policy import choose
 from jigsaw_opt.simulation.engine.simulation import Simulation
 from tests.refusals import carries, misuse, refuses

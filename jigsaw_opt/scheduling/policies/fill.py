@@ -9,15 +9,14 @@ job, each where it runs fastest; under `separate` they wait.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from jigsaw_opt.errors import missing_option
-from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.profiled import Profiled
-from jigsaw_opt.scheduling.placement.placing import PLACEMENTS, FreeGpus, place_unheld_first, started_in_turn, too_wide
-from jigsaw_opt.scheduling.policies import NamedPolicy
-from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation, Stateless
+from jigsaw_opt.scheduling.placement.placing import PLACEMENTS, FreeGpus, place_unheld_first, started_in_turn
+from jigsaw_opt.scheduling.policies import NamedPolicy, RigidScheduler
+from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
 
 _SLOWDOWNS = ("1.1", "1", "1.02", "1.05", "1.2", "1.3", "1.5", "2")
 _Models = frozenset[str]
@@ -48,28 +47,21 @@ class _FilledGpus:
 
 
 @dataclass(slots=True)
-class _ForegroundFirst(Stateless):
+class _ForegroundFirst(RigidScheduler):
     """The policy at work.
 
-    `shortest`: whether background jobs with least time left, alone, come first, and not those submitted first.
     `slowdown`: what background jobs may slow a foreground job down to; None where they share no GPUs.
     """
 
-    setting: ClusterSetting
-    placement: str
-    shortest: bool
-    slowdown: float | None
+    policy = "separate"
+    slowdown: float | None = None
     _worth: dict[object, int] = field(default_factory=dict, init=False)
-
-    def refuses(self, job: TraceJob) -> str | None:
-        """Return why a job can never run: it asks for more GPUs than there are."""
-        return too_wide(self.setting, "separate" if self.slowdown is None else "fill", job)
 
     def decide(self, observation: Observation) -> Decision:
         """Place the foreground, then the background on GPUs of its own, then the rest of it in holes."""
         jobs = observation.jobs.values()
         back = [active for active in jobs if not active.job.foreground]
-        if self.shortest:
+        if self.options["order"] == "shortest":
             back.sort(key=self._left_us)
         alone = {share.jobs[0]: share for active in back if (share := active.share) and _is_alone(active, share)}
         front = [active for active in jobs if active.job.foreground]
@@ -96,7 +88,7 @@ class _ForegroundFirst(Stateless):
         started = started_in_turn(
             self.setting,
             by_number.values(),
-            lambda job, held: place_unheld_first(unheld, free, job, self.placement, held),
+            lambda job, held: place_unheld_first(unheld, free, job, self.options["placement"], held),
         )
         filled |= {k: _FilledGpus(by_number[k], share.gpus) for share in started for k in share.jobs}
         return filled, free
@@ -107,7 +99,7 @@ class _ForegroundFirst(Stateless):
         for share in own.values():
             free.remove(share.gpus)
         for active in back:
-            gpus = None if active.index in own else free.place(active.job, self.placement)
+            gpus = None if active.index in own else free.place(active.job, self.options["placement"])
             if gpus is not None:
                 own[active.index] = Share((active.index,), gpus)
         return own
@@ -152,21 +144,21 @@ def _is_alone(active: JobState, share: Share) -> bool:
     return len(share.jobs) == 1 and len(share.gpus) == active.job.gpus
 
 
-def _separate(setting: ClusterSetting, options: Mapping[str, str]) -> _ForegroundFirst:
-    return _ForegroundFirst(setting, options["placement"], options["order"] == "shortest", None)
+class _Fill(_ForegroundFirst):
+    policy = "fill"
 
 
 def _start_fill(setting: ClusterSetting, options: Mapping[str, str]) -> _ForegroundFirst:
     if not isinstance(setting.performance, Profiled):
         raise missing_option("performance", "policy 'fill' needs jobs whose models are known by segments")
-    return replace(_separate(setting, options), slowdown=float(options["slowdown"]))
+    return _Fill(setting, options, float(options["slowdown"]))
 
 
 _PLACEMENTS = ("consolidated", *(name for name in PLACEMENTS if name != "consolidated"))
 _OPTIONS = {"order": ("submission", "shortest"), "placement": _PLACEMENTS}
 _READS = frozenset({"foreground"})
 _WORDS = "foreground jobs first, and background jobs "
-SEPARATE = NamedPolicy("separate", f"{_WORDS}on GPUs without one", _separate, _OPTIONS, _READS)
+SEPARATE = NamedPolicy("separate", f"{_WORDS}on GPUs without one", _ForegroundFirst, _OPTIONS, _READS)
 FILL = NamedPolicy(
     "fill", f"{_WORDS}in their holes and on other GPUs", _start_fill, {"slowdown": _SLOWDOWNS, **_OPTIONS}, _READS
 )

@@ -15,12 +15,11 @@ from jigsaw_opt.errors import missing_option
 from jigsaw_opt.formulations.interleave.rotation import MOST_JOBS, Group, StagedJob, Timing
 from jigsaw_opt.formulations.interleave.rounds import group_round
 from jigsaw_opt.problem.depth import Depth, FullDepth, StaircaseDepth
-from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.stages import Stages
-from jigsaw_opt.scheduling.placement.placing import FreeGpus, too_wide
-from jigsaw_opt.scheduling.policies import NamedPolicy
-from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation, Stateless
+from jigsaw_opt.scheduling.placement.placing import FreeGpus
+from jigsaw_opt.scheduling.policies import NamedPolicy, RigidScheduler
+from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
 from jigsaw_opt.solvers.allocation.interleave import Method, group_jobs
 
 _GAP = 1e-3
@@ -32,23 +31,19 @@ Team = tuple[int, ...]
 
 
 @dataclass(slots=True)
-class Interleaving(Stateless):
+class Interleaving(RigidScheduler):
     """The policy at work.
 
     `known`: whether jobs go by the service that they still need (Muri-S) or by what they have had (Muri-L). `timing`:
     how the jobs of a group take turns. `staircase`: whether jobs on several GPUs may stop their backward passes early.
     """
 
-    setting: ClusterSetting
+    policy = "interleave"
     stages: Stages
     method: Method
     known: bool
     timing: Timing = "published"
     staircase: bool = False
-
-    def refuses(self, job: TraceJob) -> str | None:
-        """Return why a job can never run: it asks for more GPUs than there are, of one type where there are several."""
-        return too_wide(self.setting, "interleave", job)
 
     def decide(self, observation: Observation) -> Decision:
         """Group the jobs that come first, and start the groups that fit."""
@@ -56,7 +51,8 @@ class Interleaving(Stateless):
         most = max(self.setting.most_joined(observation.down, observation.dead).values())
         order = sorted((one for one in observation.jobs.values() if one.job.gpus <= most), key=self._priority)
         rank = {active.index: place for place, active in enumerate(order)}
-        staged = {active.index: self._staged(active.job) for active in self._candidates(order, gpus)}
+        jobs = {active.index: active.job for active in self._candidates(order, gpus)}
+        staged = {k: self.stages.staged(job, self.staircase and job.gpus >= 2) for k, job in jobs.items()}
         if not staged:  # all are wider than what is up
             return Decision()
         found = self._teams(staged, observation.shares, gpus)
@@ -67,9 +63,6 @@ class Interleaving(Stateless):
         if self.known:
             return active.job.gpus * self.stages.alone_us(active.job) * (active.left / active.work), active.index
         return active.job.gpus * active.run_us, active.index
-
-    def _staged(self, job: TraceJob) -> StagedJob:
-        return self.stages.staged(job, self.staircase and job.gpus >= 2)
 
     def _candidates(self, order: Iterable[JobState], gpus: int) -> list[JobState]:
         """Return for each job that still fits as many of its width as can share its GPUs."""
@@ -163,7 +156,7 @@ def _start(setting: ClusterSetting, options: Mapping[str, str]) -> Interleaving:
     if not isinstance(setting.performance, Stages):
         raise missing_option("performance", "policy 'interleave' needs jobs whose iterations are known by stages")
     method: Method = "exact" if options["groups"] == "exact" else "matching"
-    return Interleaving(setting, setting.performance, method, options["service"] == "left")
+    return Interleaving(setting, options, setting.performance, method, options["service"] == "left")
 
 
 INTERLEAVE = NamedPolicy(

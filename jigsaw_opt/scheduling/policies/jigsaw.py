@@ -320,7 +320,9 @@ def _start(setting: ClusterSetting, options: Mapping[str, str]) -> Scheduler:
         if unread := [name for name in ("hysteresis", "aging") if options[name] != _OPTIONS[name][0]]:
             raise unsupported("policy", f"policy 'jigsaw' does not read {unread[0]} where jobs are known by stages")
         bent = options["depth"] != "full"
-        return Interleaving(setting, setting.performance, "exact", known=True, timing="planned", staircase=bent)
+        return Interleaving(
+            setting, options, setting.performance, "exact", known=True, timing="planned", staircase=bent
+        )
     if not isinstance(setting.performance, Profiled):
         raise missing_option(
             "performance", "policy 'jigsaw' needs jobs whose models are known by segments or by stages"

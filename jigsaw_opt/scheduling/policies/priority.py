@@ -16,10 +16,10 @@ from jigsaw_opt.errors import missing_option
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.option_values import file_names, whole_numbers
-from jigsaw_opt.scheduling.placement.placing import PLACEMENTS, FreeGpus, HeldPools, fewest_victims, too_wide
+from jigsaw_opt.scheduling.placement.placing import PLACEMENTS, FreeGpus, HeldPools, fewest_victims
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, rows, whole
-from jigsaw_opt.scheduling.policies import NamedPolicy
-from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
+from jigsaw_opt.scheduling.policies import NamedPolicy, RigidScheduler
+from jigsaw_opt.scheduling.policy import JobState, Observation
 
 _SECOND_US = 1_000_000
 _NONE = "none"
@@ -27,17 +27,21 @@ _MOST_S = 10**7
 
 
 @dataclass(slots=True)
-class _PriorityScheduler:
-    setting: ClusterSetting
-    options: Mapping[str, str]
-    tiers: Mapping[str, int]
+class _PriorityScheduler(RigidScheduler):
+    policy = "priority"
+    tiers: Mapping[str, int] = field(init=False)
     since: dict[int, int] = field(default_factory=dict)
     """When each job that runs was started."""
     warned: dict[int, int] = field(default_factory=dict)
     """When each job that was chosen is stopped."""
 
-    def refuses(self, job: TraceJob) -> str | None:
-        return too_wide(self.setting, "priority", job)
+    def __post_init__(self) -> None:
+        path, self.tiers = self.options["conf"], {}
+        if (self.options["by"] == "partition") != (path != _NONE):
+            message = "priority:by=partition and priority:conf=FILE belong together: slurm.conf has the tiers"
+            raise missing_option("policy", message)
+        if path != _NONE:
+            self.tiers = read_slurm_conf(read_text(path), path).of_partitions("PriorityTier", path)
 
     def decide(self, observation: Observation) -> Decision:
         return _PriorityRound(self, observation).decision()
@@ -49,10 +53,7 @@ class _PriorityScheduler:
         return job.weight if self.options["by"] == "weight" else job.priority or 0
 
     def state(self) -> Plain:
-        return {
-            "since": [list(one) for one in self.since.items()],
-            "warned": [list(one) for one in self.warned.items()],
-        }
+        return {"since": list(map(list, self.since.items())), "warned": list(map(list, self.warned.items()))}
 
     def restore(self, state: Plain, observation: Observation) -> None:
         checked(state, fields(since=rows(2, whole()), warned=rows(2, whole())))
@@ -100,8 +101,10 @@ class _PriorityRound:
                 own.since[active.index] = self._observation.now_us
             elif not waits:
                 hopeless.add(wanted)
-                if own.options["blocked"] == "hold" and self._fits_once(active.job) and self._held.hold(active.job):
-                    break
+                if own.options["blocked"] == "hold":
+                    empty = FreeGpus(self._setting, (), self._observation.down, self._observation.dead)
+                    if empty.place(active.job, own.options["placement"]) is not None and self._held.hold(active.job):
+                        break
         self._wakes += own.warned.values()
         return Decision((*self._shares(), *started), min(self._wakes, default=None), tuple(self._stopped))
 
@@ -115,8 +118,7 @@ class _PriorityRound:
     def _preempt(self, active: JobState) -> tuple[tuple[int, ...] | None, bool]:
         """Return the GPUs of jobs that make way now, or whether the job waits for some that were warned."""
         candidates = self._candidates(self._own.rank(active.job))
-        room = self._free.count + sum(len(other.gpus) for other in candidates)
-        if room < active.job.gpus:
+        if self._free.count + sum(len(other.gpus) for other in candidates) < active.job.gpus:
             return None, False
         trial = self._free.copy()
         victims = fewest_victims(
@@ -143,20 +145,16 @@ class _PriorityRound:
 
     def _candidates(self, rank: int) -> list[JobState]:
         """Return the jobs that may be stopped for one of a class, in the order in which they are."""
-        own, now_us, exempt_us, found = (
-            self._own,
-            self._observation.now_us,
-            self._seconds_us("exempt"),
-            list[JobState](),
-        )
+        own, found = self._own, list[JobState]()
         for active in self._running.values():
             lower = own.rank(active.job) < rank and active.job.preemptible is not False
             if not lower or active.index in self._reserved:
                 continue
-            if active.index in own.warned or own.since[active.index] + exempt_us <= now_us:
+            exempt_us = own.since[active.index] + self._seconds_us("exempt")
+            if active.index in own.warned or exempt_us <= self._observation.now_us:
                 found.append(active)
             else:
-                self._wakes.append(own.since[active.index] + exempt_us)
+                self._wakes.append(exempt_us)
 
         def order(active: JobState) -> tuple[object, ...]:
             small = active.job.gpus if own.options["victims"] == "smallest" else 0
@@ -172,11 +170,6 @@ class _PriorityRound:
         del self._running[index], self._own.since[index], self._own.warned[index]
         self._stopped.append(index)
 
-    def _fits_once(self, job: TraceJob) -> bool:
-        """Return whether a job would fit if nobody else ran."""
-        free = FreeGpus(self._setting, (), self._observation.down, self._observation.dead)
-        return free.place(job, self._own.options["placement"]) is not None
-
     def _seconds_us(self, option: str) -> int:
         return int(self._own.options[option]) * _SECOND_US
 
@@ -186,20 +179,10 @@ def _needs(stated: Mapping[str, str]) -> frozenset[str]:
     return frozenset({"queue" if by == "partition" else by} if by else ())
 
 
-def _start(setting: ClusterSetting, options: Mapping[str, str]) -> _PriorityScheduler:
-    path, tiers = options["conf"], dict[str, int]()
-    if (options["by"] == "partition") != (path != _NONE):
-        message = "priority:by=partition and priority:conf=FILE belong together: slurm.conf has the tiers"
-        raise missing_option("policy", message)
-    if path != _NONE:
-        tiers = read_slurm_conf(read_text(path), path).of_partitions("PriorityTier", path)
-    return _PriorityScheduler(setting, options, tiers)
-
-
 PRIORITY = NamedPolicy(
     "priority",
     "classes of priority: higher ones come first and may stop jobs of lower ones",
-    _start,
+    _PriorityScheduler,
     {
         "by": ("priority", "weight", "partition"),
         "victims": ("youngest", "smallest"),

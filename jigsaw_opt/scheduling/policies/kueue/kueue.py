@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import NamedTuple
@@ -20,11 +20,10 @@ from jigsaw_opt.problem.gpu_types import matching_types
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.option_values import file_names
-from jigsaw_opt.scheduling.placement.placing import PLACEMENTS, FreeGpus, too_wide
+from jigsaw_opt.scheduling.placement.placing import PLACEMENTS, FreeGpus
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, whole
-from jigsaw_opt.scheduling.policies import NamedPolicy
-from jigsaw_opt.scheduling.policies.kueue.preemption import Admitted, preemption_targets
-from jigsaw_opt.scheduling.policies.kueue.quota_tree import QuotaTree, UsageNode
+from jigsaw_opt.scheduling.policies import NamedPolicy, RigidScheduler
+from jigsaw_opt.scheduling.policies.kueue.quotas import Admitted, QuotaTree, UsageNode, preemption_targets
 from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
 
 _SHOWN = 5
@@ -62,9 +61,8 @@ class _FlavorFit(NamedTuple):
 
 
 @dataclass(slots=True)
-class _KueueScheduler:
-    setting: ClusterSetting
-    placement: str
+class _KueueScheduler(RigidScheduler):
+    policy = "kueue"
     queues: KueueQueues
     digest: str
     admitted: dict[int, tuple[str, int]] = field(default_factory=dict)
@@ -76,9 +74,8 @@ class _KueueScheduler:
 
     def __post_init__(self) -> None:
         self.tree = QuotaTree(self.queues)
-        self.pools = {
-            flavor: self._pools_without(flavor) for node in self.queues.queues.values() for flavor in node.quotas
-        }
+        flavors = (flavor for node in self.queues.queues.values() for flavor in node.quotas)
+        self.pools = {flavor: self._pools_without(flavor) for flavor in flavors}
 
     def refuses(self, job: TraceJob) -> str | None:
         name = self.queue_of(job)
@@ -94,7 +91,7 @@ class _KueueScheduler:
             return (
                 f"policy 'kueue': job {job.name!r} asks for {job.gpus} GPUs and ClusterQueue {name!r} may have {most}"
             )
-        return too_wide(self.setting, "kueue", job)
+        return RigidScheduler.refuses(self, job)
 
     def queue_of(self, job: TraceJob) -> str | None:
         """Return the ClusterQueue of a job."""
@@ -154,6 +151,11 @@ class _KueueScheduler:
         return frozenset(pool.number for pool in self.setting.pools if pool.gpu_type not in own)
 
 
+def _turn(active: JobState) -> tuple[int, int, int]:
+    """Return the place of a job in its queue: by priority, and then by when it was submitted."""
+    return -(active.job.priority or 0), active.job.submit_us, active.index
+
+
 class _Cycles:
     """Kueue's scheduling cycles at one time, until no further job is admitted."""
 
@@ -186,9 +188,7 @@ class _Cycles:
         return Admitted(active, self._tree.queues[self._own.queue_of(active.job) or ""], flavor, since_us)
 
     def _sort(self, name: str) -> None:
-        self._waiting[name].sort(
-            key=lambda waiting: (-(waiting.job.priority or 0), waiting.job.submit_us, waiting.index)
-        )
+        self._waiting[name].sort(key=_turn)
 
     # One cycle ----------------------------------------------------------------------------------------------
 
@@ -196,14 +196,7 @@ class _Cycles:
         """Look at the first job of every queue once; return whether another cycle may admit more."""
         heads = [(queue, active) for name, queue in self._tree.queues.items() for active in self._head(name)]
         entries = [(queue, active, self._assign(queue, active)) for queue, active in heads]
-        entries.sort(
-            key=lambda entry: (
-                entry[2].borrowing,
-                -(entry[1].job.priority or 0),
-                entry[1].job.submit_us,
-                entry[1].index,
-            )
-        )
+        entries.sort(key=lambda entry: (entry[2].borrowing, _turn(entry[1])))
         reserved: list[tuple[UsageNode, str, int]] = []
         taken: set[int] = set()
         more = False
@@ -261,9 +254,8 @@ class _Cycles:
         flavor, gone = assignment.flavor, assignment.targets
         for one in gone:
             one.free()
-        free = self._without(gone)
-        gpus = self._place(free, active, flavor) if active.job.gpus <= queue.available(flavor) else None
-        if gpus is None:
+        free, gpus = self._place(active, flavor, gone)
+        if gpus is None or active.job.gpus > queue.available(flavor):
             for one in gone:
                 one.use()
             return False
@@ -306,16 +298,14 @@ class _Cycles:
         if gpus > queue.most(flavor) or not self._own.may_have(active.job, flavor):
             return None
         borrowing, may_reclaim = queue.distance_of_quota(flavor, gpus)
-        if gpus <= queue.available(flavor) and self._place(self._free.copy(), active, flavor) is not None:
+        if gpus <= queue.available(flavor) and self._place(active, flavor)[1] is not None:
             return _FlavorFit(_FITS, borrowing, flavor, [])
         if queue.quota(flavor).nominal < gpus and not may_reclaim and queue.stated.borrow == "Never":
             return _FlavorFit(_NO_CANDIDATES, borrowing, flavor, [])
         running = [one for index, one in self._running.items() if index not in self._evicted]
-
-        def has_room(gone: list[Admitted]) -> bool:
-            return self._place(self._without(gone), active, flavor) is not None
-
-        targets = preemption_targets(active, queue, flavor, running, has_room)
+        targets = preemption_targets(
+            active, queue, flavor, running, lambda gone: self._place(active, flavor, gone)[1] is not None
+        )
         if not targets:
             return _FlavorFit(_NO_CANDIDATES, borrowing, flavor, [])
         for one in targets:
@@ -326,15 +316,14 @@ class _Cycles:
         mode = _PREEMPT if any(one.queue is queue for one in targets) else _RECLAIM
         return _FlavorFit(mode, borrowing, flavor, targets)
 
-    def _without(self, gone: Sequence[Admitted]) -> FreeGpus:
-        """Return what is free without some jobs."""
+    def _place(
+        self, active: JobState, flavor: str, gone: Iterable[Admitted] = ()
+    ) -> tuple[FreeGpus, tuple[int, ...] | None]:
+        """Return GPUs for a job once some others are gone, and what then is free; None for too few."""
         free = self._free.copy()
         for one in gone:
             free.add(self._gpus[one.active.index])
-        return free
-
-    def _place(self, free: FreeGpus, active: JobState, flavor: str) -> tuple[int, ...] | None:
-        return free.place(active.job, self._own.placement, self._own.pools[flavor])
+        return free, free.place(active.job, self._own.options["placement"], self._own.pools[flavor])
 
 
 def _start(setting: ClusterSetting, options: Mapping[str, str]) -> _KueueScheduler:
@@ -347,7 +336,7 @@ def _start(setting: ClusterSetting, options: Mapping[str, str]) -> _KueueSchedul
         _LOGGER.warning("%s: %s", path, "; ".join(told))
     queues = {name: _changed(node, options) for name, node in found.queues.items()}
     digest = hashlib.sha256(data).hexdigest()
-    return _KueueScheduler(setting, options["placement"], replace(found, queues=queues), digest)
+    return _KueueScheduler(setting, options, replace(found, queues=queues), digest)
 
 
 def _changed(node: QuotaNode, options: Mapping[str, str]) -> QuotaNode:

@@ -1,14 +1,22 @@
 """Slurm's priority/multifactor: a weighted sum of factors from 0 to 1 orders the queue, and backfill starts the jobs.
 
-Source: "Multifactor Priority Plugin", slurm.schedmd.com. Described in docs/simulation.md.
+Source: "Multifactor Priority Plugin", slurm.schedmd.com. Factors are the age of a job, the fair share of its user, its
+size, its QOS and its partition; weights come from options and the files of a cluster. Described in docs/simulation.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
+from math import expm1, log
 
-from jigsaw_opt.errors import missing_option
+from jigsaw_opt.documents.file_bytes import read_text
+from jigsaw_opt.documents.readers.slurm.priorities import Association, SlurmConf, read_qos, read_shares, read_slurm_conf
+from jigsaw_opt.documents.readers.times import slurm_time_s
+from jigsaw_opt.errors import InvalidInputError, Problem, missing_option
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision
 from jigsaw_opt.scheduling.option_values import OpenValues, file_names, slurm_times, whole_numbers
@@ -16,24 +24,208 @@ from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, number, 
 from jigsaw_opt.scheduling.policies import NamedPolicy
 from jigsaw_opt.scheduling.policies.slurm.backfill import BACKFILL_OPTIONS, BackfillScheduler
 from jigsaw_opt.scheduling.policies.slurm.fair_share import ShareTree, UserKey
-from jigsaw_opt.scheduling.policies.slurm.priority import (
-    DEFAULTS,
-    FLAGS,
-    MINUTE_US,
-    NONE,
-    WEIGHTS,
-    JobPriority,
-    PrioritySettings,
-    decayed,
-    option_name,
-    settings_of,
-)
 from jigsaw_opt.scheduling.policy import NEVER_STOPS, ClusterSetting, JobState, Observation
+from jigsaw_opt.text import agreeing, named
+
+_LOGGER = logging.getLogger(__name__)
+_NONE = "none"
+_NULL = "(null)"
+_SECOND_US = 1_000_000
+_MINUTE_US = 60 * _SECOND_US
+_WITHOUT_FILE = {"priorityweightfairshare": "5000", "priorityweightage": "1000", "priorityweightjobsize": "1000"}
+"""The example of Slurm's page; Slurm's own weights are all 0."""
+_FLAGS = ("NO_FAIR_TREE", "SMALL_RELATIVE_TO_TIME", "ACCRUE_ALWAYS")
+_WEIGHTS = whole_numbers(_NONE, "0", "10000")
+_FACTORS = ("Age", "Fairshare", "JobSize", "Partition", "QOS")
+_PARAMETERS: Mapping[str, tuple[str, Sequence[str]]] = {
+    **{f"PriorityWeight{factor}": ("0", _WEIGHTS) for factor in _FACTORS},
+    "PriorityMaxAge": ("7-0", slurm_times(_NONE, "1-0")),
+    "PriorityDecayHalfLife": ("7-0", slurm_times(_NONE, "1-0", "0")),
+    "PriorityCalcPeriod": ("5", whole_numbers(_NONE)),
+    "PriorityFavorSmall": ("no", (_NONE, "no", "yes")),
+    "PriorityFlags": (
+        "",
+        OpenValues(
+            (_NONE, *_FLAGS),
+            f"some of {', '.join(_FLAGS)}, joined by +",
+            lambda text: {*text.split("+")} <= {*_FLAGS},
+        ),
+    ),
+    "FairShareDampeningFactor": ("1", whole_numbers(_NONE, most=65_535)),
+}
+"""What Slurm takes where slurm.conf states nothing, and the values of the option of that name."""
+_HARMLESS_FLAGS = frozenset({"CALCULATE_RUNNING", "MAX_TRES", "MAX_TRES_GRES", "INCR_ONLY"})
+_NOT_SIMULATED = {
+    "priorityweightassoc": "0",
+    "priorityweighttres": "",
+    "prioritysitefactorplugin": "",
+    "priorityusageresetperiod": "none",
+}
+"""Parameters that are not read, with the values that say nothing."""
+_OF_PARTITIONS_NOT_SIMULATED = {
+    **dict.fromkeys(("nodes", "allowaccounts", "allowgroups", "allowqos"), ("all",)),
+    **dict.fromkeys(("maxtime", "maxnodes"), ("unlimited", "infinite")),
+    **dict.fromkeys(("denyaccounts", "denyqos", "qos"), ("", "n/a", "none", _NULL)),
+    "minnodes": ("0", "1"),
+    "state": ("up",),
+}
+"""Parameters of partitions that keep no job from GPUs here, with the values that say nothing."""
+
 
 _TEXT = {"type": "string"}
 _MOST_USAGE = 1e30
 _NEEDS = {"shares": "account", "qos": "qos", "priority_weight_qos": "qos", "priority_weight_partition": "queue"}
 """Options that have no effect where no job states a field."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrioritySettings:
+    """Settings of priorities, with values as slurm.conf has them.
+
+    `values`: by the name of the parameter. `partitions, tiers, qos`: priorities of partitions (``PriorityJobFactor``),
+    which of them come first (``PriorityTier``), and priorities of QOS. `limits_us`: what jobs of a partition may take
+    that state no limit (``DefaultTime``, or else ``MaxTime``). `associations`: accounts and users with their shares.
+    """
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    partitions: Mapping[str, int] = field(default_factory=dict)
+    tiers: Mapping[str, int] = field(default_factory=dict)
+    qos: Mapping[str, int] = field(default_factory=dict)
+    limits_us: Mapping[str, int] = field(default_factory=dict)
+    associations: tuple[Association, ...] = ()
+
+    def number(self, name: str) -> int:
+        """Return a parameter that is a whole number."""
+        return int(self.values.get(name, _PARAMETERS[name][0]))
+
+    def time_us(self, name: str) -> int:
+        """Return a parameter that is a time, in microseconds."""
+        return (slurm_time_s(self.values.get(name, _PARAMETERS[name][0])) or 0) * _SECOND_US
+
+    @property
+    def favors_small(self) -> bool:
+        """Whether small jobs come first."""
+        return self.values.get("PriorityFavorSmall", "no").lower() in ("yes", "true", "1", "up")
+
+    def has_flag(self, flag: str) -> bool:
+        """Return whether ``PriorityFlags`` has a flag."""
+        return flag in self.values.get("PriorityFlags", "").upper().replace("+", ",").split(",")
+
+
+def _settings_of(options: Mapping[str, str]) -> PrioritySettings:
+    """Return what the options and their files say; an option goes before the file."""
+    stated = {name: options[_option_name(name)] for name in _PARAMETERS if options[_option_name(name)] != _NONE}
+    problems: list[Problem] = []
+    conf, associations, qos = SlurmConf(_WITHOUT_FILE, {}, 0), tuple[Association, ...](), dict[str, int]()
+    partitions, tiers = dict[str, int](), dict[str, int]()
+    try:
+        if (path := options["conf"]) != _NONE:
+            conf = read_slurm_conf(read_text(path), path)
+            problems += _conf_problems(conf, path)
+            partitions, tiers = (conf.of_partitions(key, path) for key in ("PriorityJobFactor", "PriorityTier"))
+        if (path := options["shares"]) != _NONE:
+            associations = read_shares(read_text(path), path)
+        if (path := options["qos"]) != _NONE:
+            qos = dict(read_qos(read_text(path), path))
+    except InvalidInputError as error:
+        problems += error.problems
+    if problems:
+        raise InvalidInputError(problems)
+    values = {name: conf.parameters[name.lower()] for name in _PARAMETERS if name.lower() in conf.parameters}
+    return PrioritySettings({**values, **stated}, partitions, tiers, qos, _limits_us(conf), associations)
+
+
+def _limits_us(conf: SlurmConf) -> dict[str, int]:
+    """Return the limit of jobs of each partition that state none; a partition may have none either."""
+    stated = {name: own.get("defaulttime", "NONE") for name, own in conf.partitions.items()}
+    words = {
+        name: own.get("maxtime", "") if stated[name] == "NONE" else stated[name]
+        for name, own in conf.partitions.items()
+    }
+    return {name: seconds * _SECOND_US for name, word in words.items() if (seconds := slurm_time_s(word))}
+
+
+def _conf_problems(conf: SlurmConf, source: str) -> Iterable[Problem]:
+    """Yield what is wrong with the values of slurm.conf, and tell what of them is not simulated."""
+    for name in _PARAMETERS:
+        value = conf.parameters.get(name.lower())
+        time = name in ("PriorityMaxAge", "PriorityDecayHalfLife", "PriorityCalcPeriod")
+        if value is None or name in ("PriorityFavorSmall", "PriorityFlags"):
+            continue
+        if time and slurm_time_s(value) is None:
+            yield Problem(source, f"{name} is a time as in 7-0, not {value[:40]!r}", code="malformed")
+        elif not time and value not in _WEIGHTS:
+            yield Problem(source, f"{name} is a whole number below 2^32, not {value[:40]!r}", code="out-of-range")
+    others = [name for name, nothing in _NOT_SIMULATED.items() if conf.parameters.get(name, nothing).lower() != nothing]
+    flags = (flag.strip().upper() for flag in conf.parameters.get("priorityflags", "").split(","))
+    others += [f"priorityflags={flag}" for flag in flags if flag and flag not in {*_FLAGS, *_HARMLESS_FLAGS}]
+    others += ["include"] * bool(conf.includes)
+    for name, nothing in _OF_PARTITIONS_NOT_SIMULATED.items():
+        limited = [
+            partition for partition, own in conf.partitions.items() if own.get(name, nothing[0]).lower() not in nothing
+        ]
+        if limited:
+            others.append(f"{name} of {agreeing(len(limited), 'partition', 'partitions')} {named(limited)}")
+    if others:
+        _LOGGER.warning("%s: not simulated: %s", source, ", ".join(others))
+
+
+def _option_name(name: str) -> str:
+    """Return how an option is called whose parameter has a name as ``PriorityWeightQOS``."""
+    text = name.replace("QOS", "Qos").replace("FairShare", "Fairshare")
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in text).removeprefix("_")
+
+
+class JobPriority:
+    """The priority of jobs by their factors.
+
+    `settings`: weights and what factors are made of. `widths`: numbers of GPUs of the servers.
+    """
+
+    def __init__(self, settings: PrioritySettings, widths: Iterable[int]) -> None:
+        self._settings = settings
+        self._widest = list(accumulate(sorted(widths, reverse=True)))
+        """`_widest[k]`: GPUs of the k + 1 widest servers."""
+        self._max_age_us = settings.time_us("PriorityMaxAge")
+        self._relative_to_time = settings.has_flag("SMALL_RELATIVE_TO_TIME")
+        self._weights = {name: settings.number(f"PriorityWeight{name}") for name in _FACTORS}
+
+    def of(self, job: TraceJob, waited_us: int, fair_share: float, limit_us: int) -> int:
+        """Return the priority of a job, a whole number as in Slurm."""
+        factors = {
+            "Age": self.age(waited_us),
+            "Fairshare": fair_share,
+            "JobSize": self.size(job.gpus, limit_us),
+            "Partition": _normalised(self._settings.partitions, job.queue, 1),
+            "QOS": _normalised(self._settings.qos, job.qos, 0),
+        }
+        return int(sum(weight * factors[name] for name, weight in self._weights.items()))
+
+    def age(self, waited_us: int) -> float:
+        """Return the factor of the time for which a job has waited."""
+        return min(1.0, waited_us / self._max_age_us) if self._max_age_us else 1.0
+
+    def size(self, gpus: int, limit_us: int) -> float:
+        """Return the factor of the size of a job, from 0 to 1 (multifactor priority plugin of Slurm)."""
+        servers = (bisect_left(self._widest, gpus) + 1) / len(self._widest)
+        part = gpus / self._widest[-1]
+        part = max(part, servers) / max(1, limit_us // _MINUTE_US) if self._relative_to_time else (part + servers) / 2
+        return max(0.0, min(1.0, 1.0 - part if self._settings.favors_small else part))
+
+
+def _normalised(priorities: Mapping[str, int], name: str | None, default: int) -> float:
+    """Return the priority of a partition or QOS as a part of the greatest."""
+    most = max(priorities.values(), default=0)
+    return min(1.0, priorities.get(name or "", default) / most) if most else 0.0
+
+
+def decayed(usage: float, held: int, passed_us: int, half_life_us: int) -> float:
+    """Return usage after some time in which so many GPUs were held, in GPU-microseconds; old usage counts for less."""
+    if not half_life_us:
+        return usage + held * passed_us
+    rate = log(2) / half_life_us
+    left = 1 + expm1(-rate * passed_us)
+    return usage * left + held * -expm1(-rate * passed_us) / rate
 
 
 @dataclass(slots=True)
@@ -64,7 +256,7 @@ class _MultifactorScheduler(BackfillScheduler):
         }
         if len(self.holding) == len(observation.jobs):
             return decision
-        soon_us = observation.now_us + max(MINUTE_US, self.priorities.time_us("PriorityCalcPeriod"))
+        soon_us = observation.now_us + max(_MINUTE_US, self.priorities.time_us("PriorityCalcPeriod"))
         wake_us = soon_us if decision.wake_us is None else min(soon_us, decision.wake_us)
         return Decision(decision.shares, wake_us)
 
@@ -133,30 +325,25 @@ class _MultifactorScheduler(BackfillScheduler):
             self.tree.include(key)
 
 
-def _are_flags(text: str) -> bool:
-    """Return whether a text is flags joined by ``+``."""
-    return set(text.split("+")) <= set(FLAGS)
-
-
 def _user_of(job: TraceJob) -> UserKey:
     return job.account or "", job.user or ""
 
 
 def _reads(options: Mapping[str, str]) -> frozenset[str]:
     by_file = {"queue": options["conf"], "qos": options["qos"]}
-    return NEVER_STOPS | {"account", *(name for name, path in by_file.items() if path != NONE)}
+    return NEVER_STOPS | {"account", *(name for name, path in by_file.items() if path != _NONE)}
 
 
 def _needs(stated: Mapping[str, str]) -> frozenset[str]:
-    return frozenset(name for option, name in _NEEDS.items() if stated.get(option, NONE) not in (NONE, "0"))
+    return frozenset(name for option, name in _NEEDS.items() if stated.get(option, _NONE) not in (_NONE, "0"))
 
 
 def _start(setting: ClusterSetting, options: Mapping[str, str]) -> _MultifactorScheduler:
-    priorities = settings_of(options)
+    priorities = _settings_of(options)
     for weight, file, known in (("Partition", "conf", priorities.partitions), ("QOS", "qos", priorities.qos)):
         name = f"PriorityWeight{weight}"
         if priorities.number(name) and not known:
-            message = f"{option_name(name)} weighs priorities that no file states: give multifactor:{file}=FILE"
+            message = f"{_option_name(name)} weighs priorities that no file states: give multifactor:{file}=FILE"
             raise missing_option("policy", message)
     return _MultifactorScheduler(setting, options, priorities=priorities)
 
@@ -167,13 +354,7 @@ MULTIFACTOR = NamedPolicy(
     _start,
     {
         **dict.fromkeys(("conf", "shares", "qos"), file_names()),
-        **{option_name(name): WEIGHTS for name in DEFAULTS if name.startswith("PriorityWeight")},
-        "priority_max_age": slurm_times(NONE, "1-0"),
-        "priority_decay_half_life": slurm_times(NONE, "1-0", "0"),
-        "priority_calc_period": whole_numbers(NONE),
-        "priority_favor_small": (NONE, "no", "yes"),
-        "priority_flags": OpenValues((NONE, *FLAGS), f"some of {', '.join(FLAGS)}, joined by +", _are_flags),
-        "fairshare_dampening_factor": whole_numbers(NONE, most=65_535),
+        **{_option_name(name): values for name, (_, values) in _PARAMETERS.items()},
         **BACKFILL_OPTIONS,
     },
     _reads,
