@@ -16,12 +16,12 @@ import torch.distributed as dist
 
 from jigsaw_opt.errors import JigsawError, RunFailedError
 from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
+from jigsaw_opt.executor.models.importing import told
 from jigsaw_opt.executor.replay.clock import ReplayClock
 from jigsaw_opt.executor.replay.link_order import LinkOrder, Store
 from jigsaw_opt.executor.replay.order import PassStep, RowStep
 from jigsaw_opt.executor.replay.records import BlockRecord, StepRecord, TransferRecord
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
-from jigsaw_opt.executor.user_code.importing import told
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 
 Records = tuple[list[BlockRecord], list[TransferRecord], list[StepRecord]]

@@ -19,12 +19,12 @@ from torch.nn.parameter import is_lazy
 
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, out_of_range, unsupported
 from jigsaw_opt.executor.catalogue import check_trust, resolve
+from jigsaw_opt.executor.models.importing import blame_own_code, own_function
 from jigsaw_opt.executor.models.leveled_model import LeveledModel
 from jigsaw_opt.executor.models.model_call import inputs_and_targets, require_scalar
 from jigsaw_opt.executor.models.zoo import BUILDERS, Network
 from jigsaw_opt.executor.models.zoo.network import Batch, moved
 from jigsaw_opt.executor.randomness import begin_draws, draw_number, own_draws
-from jigsaw_opt.executor.user_code.importing import blame_own_code, own_function
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.rules.report import Place, Report, quoted
 

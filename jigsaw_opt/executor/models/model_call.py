@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from inspect import signature
 from typing import Any
 
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from jigsaw_opt.errors import UsageError, missing_option
 
@@ -53,19 +51,6 @@ def loss_of(model: nn.Module, inputs: Any, targets: Any, loss: Callable[[Any, An
         message = "the outputs have no loss: give a loss, or the model what it makes one of (labels)"
         raise missing_option("loss", message)
     return require_scalar(found)
-
-
-def is_wrapped(model: nn.Module) -> bool:
-    """Return whether a module exchanges the gradients of the one within it, which then has to be given in its place."""
-    from jigsaw_opt.executor.partial import PartialBackprop
-
-    return isinstance(model, (PartialBackprop, nn.parallel.DistributedDataParallel))
-
-
-def needs_closure(optimiser: Optimizer) -> bool:
-    """Return whether a step computes the loss itself, as `LBFGS` does, by a function that it is given."""
-    closure = signature(type(optimiser).step).parameters.get("closure")
-    return closure is not None and closure.default is closure.empty
 
 
 def require_scalar(loss: Any) -> Tensor:

@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from jigsaw_opt.errors import UsageError, unsupported
+from jigsaw_opt.executor.models.importing import blame_own_code, own_function
 from jigsaw_opt.executor.partial.forward_order import undisturbed_outputs
 from jigsaw_opt.executor.partial.outputs import tensors
 from jigsaw_opt.executor.pipeline.agreement import compare_modules
 from jigsaw_opt.executor.randomness import draw_number, own_draws
 from jigsaw_opt.executor.replay.request import ReplaySettings
 from jigsaw_opt.executor.user_code.batch_source import BatchSource, generators_kept, one_pass
-from jigsaw_opt.executor.user_code.fields import checked_fields
-from jigsaw_opt.executor.user_code.importing import blame_own_code, own_function
+from jigsaw_opt.executor.user_code.given import given_stages
 from jigsaw_opt.executor.worker import OPTIMISERS
 from jigsaw_opt.problem.rules.report import Place
 
@@ -124,15 +124,6 @@ def _refused(message: str) -> UsageError:
     return unsupported("cuts", message)
 
 
-_SPELLINGS: dict[str, tuple[str, ...]] = {
-    "model": ("model",),
-    "loader": ("loader",),
-    "loss": ("loss",),
-    "optimiser": ("optimiser", "optimizer"),
-    "schedule": ("schedule", "scheduler"),
-}
-
-
 @dataclass(frozen=True)
 class OwnStages:
     """The stages of one process, on its device.
@@ -166,26 +157,20 @@ def own_stages(
     name, arguments = entry["train"], {**given, **entry["arguments"]}
     function, device = own_function(name, arguments, place), given["device"]
     with own_draws(draw_number(settings.seed, 0, 0)), blame_own_code(name):
-        made = function(**arguments)
-        found = checked_fields(name, made, _SPELLINGS, ("model", "loader", "loss"), _wrong)
-        modules, names = stage_modules(name, found["model"], entry["cuts"], stages, found["loader"])
+        found = given_stages(name, function(**arguments))
+        modules, names = stage_modules(name, found.model, entry["cuts"], stages, found.loader)
         notes = list[str]()
         if parts := entry.get("parts"):
             notes = compare_modules(name, modules, parts)
         mine = {stage: modules[stage].to(device) for stage in own}
-        loss = found["loss"].to(device) if isinstance(found["loss"], nn.Module) else found["loss"]
+        loss = found.loss.to(device) if isinstance(found.loss, nn.Module) else found.loss
         trained = [p for module in mine.values() for p in module.parameters() if p.requires_grad]
-        optimiser = found["optimiser"]
+        optimiser = found.optimiser
         if optimiser is None:
             optimiser = OPTIMISERS[settings.optimiser]([{"params": trained}], **settings.options)
         elif not isinstance(optimiser, Optimizer):
             optimiser = optimiser(trained)
-        return OwnStages(mine, names, loss, optimiser, found["schedule"], BatchSource(found["loader"], device), notes)
-
-
-def _wrong(field: str, value: Any) -> Collection[str]:
-    is_function = callable(value) or (field == "optimiser" and (value is None or isinstance(value, Optimizer)))
-    return [f"has a {field} that is no function"] if field in ("loss", "optimiser") and not is_function else []
+        return OwnStages(mine, names, loss, optimiser, found.schedule, BatchSource(found.loader, device), notes)
 
 
 def stage_modules(

@@ -14,7 +14,7 @@ from torch.nn.parameter import is_lazy
 from jigsaw_opt.errors import Code, Problem, UsageError, unsupported
 from jigsaw_opt.executor.devices import device_name
 from jigsaw_opt.executor.models.building import Replica
-from jigsaw_opt.executor.models.model_call import inputs_and_targets, is_wrapped, needs_closure
+from jigsaw_opt.executor.models.model_call import inputs_and_targets
 from jigsaw_opt.executor.models.zoo.network import moved
 from jigsaw_opt.executor.partial.forward_order import eager
 from jigsaw_opt.executor.partial.outputs import tensors
@@ -24,6 +24,7 @@ from jigsaw_opt.executor.profiling.results import ModelProfile
 from jigsaw_opt.executor.profiling.rounds import measure, warm
 from jigsaw_opt.executor.profiling.trainee import Trainee
 from jigsaw_opt.executor.user_code.batch_source import generators_kept, is_function, one_pass
+from jigsaw_opt.executor.user_code.given import Given, is_wrapped, needs_closure
 from jigsaw_opt.executor.user_code.training import OwnModel, parts_of
 from jigsaw_opt.executor.worker import TrainingRecipe
 
@@ -90,7 +91,7 @@ def profile(
     UsageError
         An argument is wrong, the model cannot be cut so, or the loss is no number.
     """
-    measured = measure_any(model, batch, loss, cuts, optimiser, gpu_type, device, warm_up, repeats)
+    measured = measure_any(Given(model, optimiser, batch, loss), cuts, gpu_type, device, warm_up, repeats)
     if measured.wide_levels:
         warnings.warn(told_wide(measured), UserWarning, stacklevel=2)
     return measured
@@ -102,11 +103,8 @@ def told_wide(measured: ModelProfile) -> str:
 
 
 def measure_any(
-    model: nn.Module,
-    batch: Any,
-    loss: Callable[[Any, Any], Tensor] | None,
+    subject: Given,
     cuts: Sequence[str] | int,
-    optimiser: torch.optim.Optimizer | None,
     gpu_type: str | None,
     device: torch.device | str | None,
     warm_up: int,
@@ -114,10 +112,11 @@ def measure_any(
 ) -> ModelProfile:
     """Measure a model as `profile` does, without a warning.
 
-    `loss`: the loss of outputs and targets; None where the model returns it. `optimiser`: the optimiser; None for SGD
-    with momentum. `gpu_type`: name of the type in the profile; None for the name of the device. `device`: where it is
-    measured; None for where the model is.
+    `subject`: model, batch or loader, loss, None where the model returns it, and optimiser, None for SGD with momentum.
+    `gpu_type`: name of the type in the profile; None for the name of the device. `device`: where it is measured; None
+    for where the model is.
     """
+    model, batch, loss, optimiser = subject.model, subject.loader, subject.loss, subject.optimiser
     _require(model, batch, loss, cuts, optimiser, warm_up, repeats)
     home = next(p.device for p in model.parameters())
     place = home if device is None else torch.device(device)

@@ -15,12 +15,12 @@ from torch.utils._pytree import tree_leaves
 from jigsaw_opt.errors import RunFailedError, UsageError, not_together, unsupported
 from jigsaw_opt.executor.devices import Spread
 from jigsaw_opt.executor.models.building import build_network, even_segments, own_network, replica
+from jigsaw_opt.executor.models.importing import blame_own_code
 from jigsaw_opt.executor.models.zoo.network import Network
 from jigsaw_opt.executor.processes import keep_to_share, run_group
 from jigsaw_opt.executor.profiling import ModelProfile, measure_any, profile_replica
 from jigsaw_opt.executor.profiling.links import LinkProfile, link_profile
-from jigsaw_opt.executor.user_code.importing import blame_own_code
-from jigsaw_opt.executor.user_code.subject import OwnSubject, call_own, subject_of
+from jigsaw_opt.executor.user_code.given import Given, call_own, given_subject
 from jigsaw_opt.executor.worker import OPTIMISERS, TrainingRecipe
 
 _SIZES = tuple(2**k for k in range(12, 25, 2))
@@ -57,16 +57,17 @@ def measure_model(
     with _told_shapes(name):
         if ":" in name:
             made, is_of_worker = call_own(name, arguments, device, trusted, 0)
-            subject = subject_of(name, made, is_of_worker)
-            if subject is not None:
+            given = given_subject(name, made, is_of_worker)
+            if given is not None:
+                subject, is_training = given
                 own = {"--batch": batch_size, "--segments": segments, "--processes": processes - 1 or None}
                 _require_none(own | {"--optimiser": optimiser if subject.optimiser else None})
-                if subject.is_training:
+                if is_training:
                     _require_no_fractions(arguments)
                 with blame_own_code(name):
                     measured = _measure_own(subject, 4 if cuts is None else cuts, recipe, device, warm_up, repeats)
                 own_entry = {"train": name, "arguments": arguments, "cuts": [s.name for s in measured.segments[1:]]}
-                return measured, own_entry if subject.is_training else None
+                return measured, own_entry if is_training else None
         if cuts is not None:
             message = "--cuts is for a model of your own that is not in units; --segments cuts one in units"
             raise not_together("cuts", message)
@@ -79,21 +80,22 @@ def measure_model(
 
 
 def _measure_own(
-    subject: OwnSubject,
+    subject: Given,
     cuts: Sequence[str] | int,
     recipe: TrainingRecipe,
     device: torch.device,
     warm_up: int,
     repeats: int,
 ) -> ModelProfile:
-    model, loss, optimiser = subject.model, subject.loss, subject.optimiser
-    for part in (model, loss):
+    model = subject.model
+    for part in (model, subject.loss):
         if isinstance(part, torch.nn.Module):
             part.to(device)
-    if optimiser is None and isinstance(model, torch.nn.Module) and recipe.optimiser != "sgd":
+    if subject.optimiser is None and isinstance(model, torch.nn.Module) and recipe.optimiser != "sgd":
         trained = [p for p in model.parameters() if p.requires_grad]
-        optimiser = OPTIMISERS[recipe.optimiser](trained, **recipe.options) if trained else None
-    return measure_any(model, subject.batch, loss, cuts, optimiser, None, device, warm_up, repeats)
+        made = OPTIMISERS[recipe.optimiser](trained, **recipe.options) if trained else None
+        subject = replace(subject, optimiser=made)
+    return measure_any(subject, cuts, None, device, warm_up, repeats)
 
 
 def _measure_network(

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.executor.models.importing import blame_own_code, own_function
 from jigsaw_opt.executor.models.leveled_model import LeveledModel
 from jigsaw_opt.executor.models.model_call import arguments_of, inputs_and_targets, loss_of
 from jigsaw_opt.executor.models.zoo.network import moved
@@ -23,8 +24,7 @@ from jigsaw_opt.executor.partial.forward_order import eager, observe
 from jigsaw_opt.executor.partial.parts import ModelParts, require_modules, split, split_alike
 from jigsaw_opt.executor.randomness import draw_number, generator_states, own_draws, set_generators
 from jigsaw_opt.executor.user_code.batch_source import BatchSource
-from jigsaw_opt.executor.user_code.fields import training_fields
-from jigsaw_opt.executor.user_code.importing import blame_own_code, own_function
+from jigsaw_opt.executor.user_code.given import given_training
 from jigsaw_opt.executor.user_code.likeness import ANYTHING
 from jigsaw_opt.problem.rules.report import Place
 
@@ -179,11 +179,11 @@ def own_training(
     given = {"rank": worker.rank, "world": worker.world, "device": device, **entry["arguments"]}
     function = own_function(name, given, place)
     with own_draws(draw_number(seed, worker.rank, 0)), blame_own_code(name):
-        made = training_fields(name, function(**given))
-        recipe = OwnRecipe(made["optimiser"], made["schedule"], made["clip_grad_norm"], seed)
-        module = made["model"].to(device)
-        loss = made["loss"].to(device) if isinstance(made["loss"], nn.Module) else made["loss"]
-        source = BatchSource(made["loader"], device)
+        made = given_training(name, function(**given))
+        recipe = OwnRecipe(made.optimiser, made.schedule, made.clip_grad_norm, seed)
+        module = made.model.to(device)
+        loss = made.loss.to(device) if isinstance(made.loss, nn.Module) else made.loss
+        source = BatchSource(made.loader, device)
         generators = generator_states(device)
         if group is not None:
             require_equal_shapes(module, group)
