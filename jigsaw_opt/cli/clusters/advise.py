@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from jigsaw_opt.cli.clusters.simulate_setting import SETTING, given_parts
 from jigsaw_opt.cli.common.arguments import Arguments
 from jigsaw_opt.cli.common.options import warn_of_policies
-from jigsaw_opt.cli.common.output import ended, flush, goes_on_from, note, print_json, print_table
+from jigsaw_opt.cli.common.output import ended, flush, goes_on_from, note, print_table, tell
 from jigsaw_opt.cli.common.parser import whole_numbers
 from jigsaw_opt.cli.common.sweeping import came_to, engine_arguments, engine_of, reporter
 from jigsaw_opt.text import json_text
 
 if TYPE_CHECKING:
-    from jigsaw_opt.sweeps.advice import Advice
+    from jigsaw_opt.sweeps.advise import PolicyAdvice
 
 EXAMPLE = "jigsaw advise week --cluster 8x4 -o advice"
 _SHOWN = (
@@ -67,11 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     warn_of_policies([policy.policy for policy in advice.policies])
     for name, text in ((PAGE, advice_html(document)), (DOCUMENT, json_text(document, indent=2) + "\n")):
         write_atomically(folder / name, text.encode())
-    if arguments.json:
-        print_json(document)
-    else:
-        print(f"{found}\n")
-        _print(advice, document)
+    tell(arguments.json, document, lambda: _print(found))
     note(f"wrote {folder}/{ROWS}, {PAGE}, {DOCUMENT}")
     flush()
     kept = f"{advice.finished} of {advice.runs} simulations are kept in {folder / ROWS}; the same command goes on"
@@ -83,10 +79,11 @@ def _line(row: Mapping[str, Any]) -> str:
     return f"{row['policy']} {words} seed {row['seed']}: {came_to(row)}"
 
 
-def _print(advice: Advice, document: Mapping[str, Any]) -> None:
+def _print(found: PolicyAdvice) -> None:
     from jigsaw_opt.sweeps.advice_words import in_percent, settings_that_matter, with_knowledge
 
-    rows = []
+    print(f"{found}\n")
+    advice, document, rows = found.advice, found.document, []
     for policy in advice.policies:
         change = policy.change.get(advice.measure)
         told = "today" if policy.policy == advice.today else policy.error if change is None else in_percent(change)
@@ -94,12 +91,11 @@ def _print(advice: Advice, document: Mapping[str, Any]) -> None:
         shown = (None if one is None else f"{one.mean:.4g}" for one in figures)
         rows.append((with_knowledge(policy.policy), len(policy.seeds), *shown, told))
     print_table(("policy", "seeds", *_SHOWN, f"change of {advice.measure}"), rows, ("seeds", *_SHOWN))
-    effects = [
-        (one.setting, one.before, one.after, "choice" if one.chosen else "assumption", in_percent(one.percent))
-        for one in settings_that_matter(advice)
-    ]
     tables = {
-        ("setting", "from", "to", "", f"change of {advice.measure}"): effects,
+        ("setting", "from", "to", "", f"change of {advice.measure}"): [
+            (one.setting, one.before, one.after, "choice" if one.chosen else "assumption", in_percent(one.percent))
+            for one in settings_that_matter(advice)
+        ],
         ("assumed", ""): list(document["assumed"].items()),
         ("left out", ""): list(advice.left_out.items()),
     }

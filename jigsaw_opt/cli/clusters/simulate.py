@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.clusters.simulate_setting import SETTING, given_parts
-from jigsaw_opt.cli.clusters.simulate_sweep import run_simulations
 from jigsaw_opt.cli.common.arguments import Arguments
 from jigsaw_opt.cli.common.options import warn_of_policies
-from jigsaw_opt.cli.common.output import ended, flush, goes_on_from, note, print_json, print_table
-from jigsaw_opt.cli.common.sweeping import engine_arguments
-from jigsaw_opt.errors import missing_option, out_of_range
+from jigsaw_opt.cli.common.output import ended, flush, goes_on_from, note, print_table, tell
+from jigsaw_opt.cli.common.parser import whole_numbers
+from jigsaw_opt.cli.common.sweeping import Rows, came_to, engine_arguments, engine_of, reporter, tell_sweep
+from jigsaw_opt.errors import missing_option, not_together, out_of_range
 from jigsaw_opt.text import counted
 
 if TYPE_CHECKING:
     from jigsaw_opt.simulation.engine.simulation import Simulation
-    from jigsaw_opt.simulation.results.result import SimulationResult
+    from jigsaw_opt.simulation.results.metrics import SimulationSummary
+    from jigsaw_opt.sweeps.folder import SweepTables
 
 EXAMPLE = "jigsaw simulate --workload day --cluster 2x4 --policy fifo -o results"
 _MOST_HOURS = 2.5e6
 _STEPS_A_LOOK = 64
+_SHOWN = ("mean_completion_h", "p99_completion_h", "makespan_h", "cluster_efficiency", "worst_fairness", "restarts")
 ARGUMENTS: Arguments = {
     "--workload [FORMAT:]FILE ... !": "a workload in CSV, or a trace in a format of others (pollux, philly, alibaba,"
     " itp, muri, ...)",
@@ -49,12 +52,13 @@ ARGUMENTS: Arguments = {
 def run(arguments: argparse.Namespace) -> int:
     """Simulate, write the results, print the summary; a signal while it is under way leaves a snapshot instead."""
     from jigsaw_opt.simulation.results.folder import RESULTS, SNAPSHOT, ResultFolder
+    from jigsaw_opt.simulation.results.tables import summary_tree
     from jigsaw_opt.simulation.simulate import simulate
     from jigsaw_opt.views.simulation_report import simulation_html
 
     path, policy, until_us = arguments.output, arguments.policy[0], _until_us(arguments.until)
     if arguments.sweep:
-        return run_simulations(arguments)
+        return _sweep(arguments)
     several = len(arguments.workload) > 1 or len(arguments.policy) > 1
     if several or (arguments.seeds, arguments.jobs, arguments.address) != (None, None, None):
         raise missing_option("--sweep", "several workloads, policies or seeds, --jobs and --address are for --sweep")
@@ -80,7 +84,11 @@ def run(arguments: argparse.Namespace) -> int:
     if result.outcome.hindrance:
         note(f"{counted(result.summary.unfinished, 'job')} not ended: {result.outcome.hindrance}")
     warn_of_policies([policy])
-    _print(result, arguments.json)
+    tell(
+        arguments.json,
+        summary_tree(result.setting, result.summary, result.outcome.hindrance),
+        lambda: _print(result.summary),
+    )
     flush()
     return 0
 
@@ -123,14 +131,61 @@ def _progress(stack: ExitStack, simulation: Simulation) -> Callable[..., None]:
     return partial(progress.update, progress.add_task("jobs", total=len(simulation.setting.workload.jobs)))
 
 
-def _print(result: SimulationResult, as_json: bool) -> None:
+def _print(summary: SimulationSummary) -> None:
     from dataclasses import asdict
 
-    from jigsaw_opt.simulation.results.tables import summary_tree
-
-    if as_json:
-        print_json(summary_tree(result.setting, result.summary, result.outcome.hindrance))
-        return
-    measures = asdict(result.summary).items()
+    measures = asdict(summary).items()
     rows = [(name, f"{value:.4f}" if isinstance(value, float) else value) for name, value in measures]
     print_table(("measure", "value"), rows, ("value",))
+
+
+def _sweep(arguments: argparse.Namespace) -> int:
+    """Simulate what has no row yet, write the page, print the means over the seeds; a signal skips the rest."""
+    from jigsaw_opt.sweeps.folder import ROWS
+    from jigsaw_opt.sweeps.simulate_all import PAGE, simulate_all
+
+    if arguments.until is not None or arguments.resume:
+        raise not_together(
+            "--sweep", "a sweep runs every simulation to its end, and goes on by itself: no --until or --resume"
+        )
+    goes_on_from(arguments.output / ROWS)
+    seeds = arguments.seeds
+    found = simulate_all(
+        arguments.workload,
+        policies=arguments.policy,
+        seeds=None if seeds is None else whole_numbers("--seeds", seeds, "whole numbers"),
+        folder=arguments.output,
+        force=arguments.force,
+        engine=engine_of(arguments),
+        report=reporter(arguments, _line),
+        tell=note,
+        seed=arguments.seed,
+        **given_parts(arguments),
+    )
+    warn_of_policies(arguments.policy)
+    _draw_sweep(found, arguments.output / PAGE)
+    return tell_sweep(arguments, found, _print_cells)
+
+
+def _draw_sweep(found: SweepTables, path: Path) -> None:
+    from jigsaw_opt.documents import write_atomically
+    from jigsaw_opt.sweeps.bench.summary import grouped
+    from jigsaw_opt.views.sweep_page import sweep_html
+
+    wrong = [row for row in found.rows if row["error"]]
+    for error, (row, *_) in grouped(wrong, lambda row: row["error"]).items():
+        note(f"{row['workload']} {row['policy']}: {error}")
+    if found.rows:
+        write_atomically(path, sweep_html(found.rows, found.assumed).encode())
+        note(f"wrote {path}")
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return f"{row['workload']} {row['policy']} seed {row['seed']}: {came_to(row)}"
+
+
+def _print_cells(cells: Rows) -> None:
+    heads = ("workload", "policy", "runs", "errors", *_SHOWN)
+    found = ([cell.get(head) for head in heads] for cell in cells)
+    shown = ([f"{value:.4g}" if isinstance(value, float) else value for value in values] for values in found)
+    print_table(heads, shown, heads[2:])

@@ -1,16 +1,18 @@
-"""What several commands make of their options: warnings of depth rules, and limits, seed and threads of solves."""
+"""What several commands make of their arguments: checked plans, options of solves, and warnings of depth rules."""
 
 from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.common.output import note
-from jigsaw_opt.text import named
+from jigsaw_opt.text import counted, named
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem import Instance, Plan
+    from jigsaw_opt.problem.measured.layers import LayerGraph
     from jigsaw_opt.solvers.options import Options
 
 _MAY_FALL = "workers stop backward passes early, so accuracy may fall; see docs/training-loop.md"
@@ -54,3 +56,32 @@ def effort(arguments: Namespace, **others: Any) -> Options:
     names = [name for name in ("time_limit", "work_limit", "seed") if name not in others]
     given = {name: getattr(arguments, name) for name in names}
     return Options(**{**given, **threads, **others})
+
+
+def instance_and_plan(arguments: Namespace) -> tuple[Instance, Plan]:
+    """Return the instance and the plan that a command was given."""
+    from jigsaw_opt.documents import load_plan
+    from jigsaw_opt.instances.sources import instance_from
+
+    return instance_from(arguments.instance), load_plan(arguments.plan)
+
+
+def checked_plan(source: str, plan_path: Path) -> tuple[Instance, Plan]:
+    """Return an instance, and a plan for it that passes the check."""
+    from jigsaw_opt.checking.require import require_correct
+    from jigsaw_opt.documents import load_plan
+    from jigsaw_opt.instances.sources import instance_from
+
+    instance, plan = instance_from(source), load_plan(plan_path)
+    require_correct(instance, plan, str(plan_path), f"; all with: jigsaw check {source} {plan_path}")
+    return instance, plan
+
+
+def layer_graph(data: bytes, source: str, gpu_type: str | None) -> LayerGraph:
+    """Return the layers that a text states, as `read_layers` does, and tell which sizes it does not know."""
+    from jigsaw_opt.documents import read_layers
+
+    graph = read_layers(data, source, gpu_type)
+    if unknown := sum(layer.output_bytes is None for layer in graph.layers[:-1]):
+        note(f"{source}: bytes sent behind {counted(unknown, 'layer')} are not known: those of activations count")
+    return graph

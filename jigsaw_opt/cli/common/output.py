@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,6 +18,14 @@ _SHOWN_PROBLEMS = 50
 def print_json(value: object) -> None:
     """Print a value as JSON on standard output."""
     print(json_text(value, indent=2, allow_nan=True))
+
+
+def tell(as_json: bool, document: object, show: Callable[[], None]) -> None:
+    """Print what was found: as JSON, or as `show` does for people."""
+    if as_json:
+        print_json(document)
+    else:
+        show()
 
 
 def note(message: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jigsaw_opt.cli.common.arguments import Arguments
-from jigsaw_opt.cli.common.output import ended, flush, note, print_json
+from jigsaw_opt.cli.common.output import ended, flush, note, tell
 
 if TYPE_CHECKING:
     from jigsaw_opt.sweeps.folder import SweepTables
@@ -41,10 +41,7 @@ def tell_sweep(arguments: argparse.Namespace, found: SweepTables, show: Callable
     """Print the summary, say what was written, and return the exit code: that of an interrupt if runs are missing."""
     from jigsaw_opt.sweeps.folder import ROWS, TABLES
 
-    if arguments.json:
-        print_json(found.summary)
-    else:
-        show(found.summary["cells"])
+    tell(arguments.json, found.summary, lambda: show(found.summary["cells"]))
     note(f"wrote {arguments.output}/{ROWS}, {', '.join(TABLES)}")
     flush()
     runs, finished = found.summary["runs"], found.summary["finished"]

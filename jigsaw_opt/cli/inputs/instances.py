@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.common.arguments import Arguments
-from jigsaw_opt.cli.common.output import print_json, print_table
+from jigsaw_opt.cli.common.output import print_table, tell
 
 if TYPE_CHECKING:
     from jigsaw_opt.instances import BestKnown
@@ -21,14 +21,15 @@ ARGUMENTS: Arguments = {
 def run(arguments: argparse.Namespace) -> int:
     """Print one row an instance."""
     rows = _rows(arguments.set)
-    if arguments.json:
-        print_json(rows)
-        return 0
+    tell(arguments.json, rows, lambda: _print(rows))
+    return 0
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
     headers = ("name", "objective", "horizon", "gpus", "jobs", "workers", "blocks", "best", "bound", "gap")
     shown = ({**row, "gap": None if row["gap"] is None else f"{100 * row['gap']:.2f} %"} for row in rows)
     cells = [[*(row[header] for header in headers), "yes" if row["plan"] else "no"] for row in shown]
     print_table((*headers, "plan"), cells, headers[3:])
-    return 0
 
 
 def _rows(only: str | None) -> list[dict[str, Any]]:

@@ -32,11 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(
             [
-                {
-                    "file": str(path),
-                    "valid": not problems,
-                    "problems": [asdict(problem) for problem in problems],
-                }
+                {"file": str(path), "valid": not problems, "problems": [asdict(problem) for problem in problems]}
                 for path, problems in found.items()
             ]
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jigsaw_opt.cli.common.arguments import PROGRESS, Arguments
-from jigsaw_opt.cli.common.output import flush, goes_on_from, note, print_json, print_table
+from jigsaw_opt.cli.common.output import flush, goes_on_from, note, print_table, tell
 from jigsaw_opt.cli.common.sweeping import Rows, engine_arguments, engine_of, reporter, tell_sweep
 from jigsaw_opt.cli.plans.bench_against import GATE, Gate
 from jigsaw_opt.cli.plans.check import CHECK_FAILED
@@ -142,10 +142,7 @@ def _compare(arguments: argparse.Namespace, problems: Problems, gate: Gate | Non
     told = gate.judge(rows)
     if of_folder:
         _write_page(rows, arguments.output, gate)
-    if arguments.json:
-        print_json(told)
-    else:
-        gate.tell()
+    tell(arguments.json, told, gate.tell)
     flush()
     return _tell_wrong(rows, arguments.output, gate) or gate.code
 

@@ -9,8 +9,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.cli.common.arguments import PLAN, Arguments
+from jigsaw_opt.cli.common.options import instance_and_plan
 from jigsaw_opt.cli.common.output import note, print_json
-from jigsaw_opt.cli.common.source import instance_and_plan
 from jigsaw_opt.text import printable
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 
 from jigsaw_opt.cli.common.arguments import Arguments
+from jigsaw_opt.cli.common.options import instance_and_plan
 from jigsaw_opt.cli.common.output import emit, print_json, require_output
-from jigsaw_opt.cli.common.source import instance_and_plan
 from jigsaw_opt.errors import UsageError, missing_option
 
 USAGE = "%(prog)s INSTANCE PLAN [JOB] [-o PAGE] [--json] | FOLDER [JOB] [--json]"

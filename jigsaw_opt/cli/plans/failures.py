@@ -6,8 +6,8 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.common.arguments import PLAN, Arguments
+from jigsaw_opt.cli.common.options import instance_and_plan
 from jigsaw_opt.cli.common.output import emit, ended, print_json, print_table, require_output
-from jigsaw_opt.cli.common.source import instance_and_plan
 
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.failures import Failure

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.cli.common.arguments import PLAN, Arguments
+from jigsaw_opt.cli.common.options import checked_plan
 from jigsaw_opt.cli.common.output import emit, require_output
 from jigsaw_opt.cli.common.parser import file_or_stdout
-from jigsaw_opt.cli.common.source import checked_plan
 from jigsaw_opt.errors import UsageError, missing_option, not_together
 from jigsaw_opt.text import nearest
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.common.arguments import Arguments
-from jigsaw_opt.cli.common.output import print_json, print_table, require_output
-from jigsaw_opt.cli.common.source import layer_graph
+from jigsaw_opt.cli.common.options import layer_graph
+from jigsaw_opt.cli.common.output import print_table, require_output, tell
 from jigsaw_opt.errors import Problems, unsupported
 
 if TYPE_CHECKING:
@@ -48,10 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output is not None:
         save_instance(found.instance, arguments.output)
     document = _document(found.details, arguments.variant, arguments.limit)
-    if arguments.json:
-        print_json(document)
-    else:
-        _print(found.details, document)
+    tell(arguments.json, document, lambda: _print(found.details, document))
     return 0
 
 

@@ -6,9 +6,9 @@ import argparse
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.cli.common.arguments import Arguments
+from jigsaw_opt.cli.common.options import layer_graph
 from jigsaw_opt.cli.common.output import emit, print_json, print_table, require_output
 from jigsaw_opt.cli.common.parser import whole_numbers
-from jigsaw_opt.cli.common.source import layer_graph
 from jigsaw_opt.text import json_text
 
 if TYPE_CHECKING:

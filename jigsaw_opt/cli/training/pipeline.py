@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.common.arguments import PROGRESS, Arguments
-from jigsaw_opt.cli.common.options import effort
+from jigsaw_opt.cli.common.options import effort, layer_graph
 from jigsaw_opt.cli.common.output import emit, ended, note, print_json, print_table, require_output
-from jigsaw_opt.cli.common.parser import range_of, require_none, size_of
+from jigsaw_opt.cli.common.parser import option_of, range_of, require_none, size_of, whole_numbers
 from jigsaw_opt.cli.common.progress import searched
-from jigsaw_opt.cli.common.source import layer_graph
-from jigsaw_opt.cli.training.pipeline_costs import COSTS, LISTS, costs_of_options
 from jigsaw_opt.cli.training.pipeline_cuts import CUTS, UNKNOWN_INPUT, print_cuts
-from jigsaw_opt.errors import OutOfTimeError, missing_option, not_together
+from jigsaw_opt.errors import OutOfTimeError, UsageError, missing_option, not_together
 from jigsaw_opt.text import named
 
 if TYPE_CHECKING:
@@ -34,6 +32,20 @@ _STATED = ("schedule", "micro_batches", "backward", "first_stage", "gpus", "memo
            "virtual", "placement", "recompute", "batch", "bandwidth", "latency_us", "baseline", "iterations", "weight",
            "name")  # fmt: skip
 """Options that the library takes by these names."""
+_LISTS = {
+    "forward_us": "forward pass, as in 10,12,11,10",
+    "backward_us": "backward pass; without its part for weights where --weight-us is given",
+    "weight_us": "the part of the backward pass for the gradient of the weights, which can wait",
+    "transfer_us": "delay between neighbours, both ways; one value fewer than stages",
+    "transfer_bytes": "what neighbours send, in place of the delay; for --into",
+    "static_bytes": "memory of a stage, held all the time",
+    "activation_bytes": "memory that a micro-batch holds from its forward to its backward pass",
+    "weight_bytes": "the part of these that the gradient of the weights needs",
+}
+"""What each list of costs is of, by the name of its argument."""
+_COSTS: Arguments = {
+    f"{option_of(name)} {'US' if name.endswith('_us') else 'BYTES'},…": text for name, text in _LISTS.items()
+}
 ARGUMENTS: Arguments = {
     "[partition] FILE": {
         "help": "what `jigsaw partition -o` wrote, or a profile that --stages cuts; - reads standard input",
@@ -55,7 +67,7 @@ ARGUMENTS: Arguments = {
     "--horizon finite|cyclic": "horizon of the instance written (default: finite)",
     "--name NAME = pipeline": "name of the instance; with --into, of the job",
     "cuts and schedule together:": CUTS,
-    "costs of each stage, in place of a partition; one value is for all:": COSTS,
+    "costs of each stage, in place of a partition; one value is for all:": _COSTS,
     "together with other jobs:": {
         "--into INSTANCE": "write this instance with the pipeline as one more job, which `jigsaw solve` orders; of"
         " --schedule, only which stages share a GPU counts then",
@@ -139,8 +151,8 @@ def _source(arguments: argparse.Namespace) -> LayerGraph | Partition | PipelineC
     if arguments.partition is None:
         if arguments.forward_us is None or arguments.backward_us is None:
             raise missing_option("--forward-us", "give a profile or a partition, or --forward-us and --backward-us")
-        return costs_of_options(arguments)
-    require_none(arguments, "a profile or a partition has costs of its own", *LISTS)
+        return _costs_of_options(arguments)
+    require_none(arguments, "a profile or a partition has costs of its own", *_LISTS)
     text = read_text("/dev/stdin" if arguments.partition == "-" else arguments.partition)
     if arguments.stages is None and likely_form(text) == "partition":
         partition = decode_partition(text, source=arguments.partition)
@@ -148,6 +160,25 @@ def _source(arguments: argparse.Namespace) -> LayerGraph | Partition | PipelineC
             note(f"{arguments.partition}: {UNKNOWN_INPUT}")
         return partition
     return _profile(arguments, text)
+
+
+def _costs_of_options(arguments: argparse.Namespace) -> PipelineCosts:
+    """Return the costs that the options state; a single value is for all stages."""
+    from jigsaw_opt.planning.pipeline.costs import PipelineCosts
+
+    given = {name: getattr(arguments, name) for name in _LISTS}
+    values = {
+        name: () if text is None else whole_numbers(option_of(name), text, "whole numbers, as in 10,12")
+        for name, text in given.items()
+    }
+    stages = max(len(values["forward_us"]), len(values["backward_us"]))
+    for name, own in values.items():
+        count = stages - (name in ("transfer_us", "transfer_bytes"))
+        if len(own) == 1:
+            values[name] = own * count
+    if not stages:
+        raise UsageError("there are no stages", code="empty", path="--forward-us")
+    return PipelineCosts(**values)
 
 
 def _profile(arguments: argparse.Namespace, text: bytes) -> LayerGraph:

@@ -6,10 +6,9 @@ import argparse
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.cli.common.arguments import PLAN, PROGRESS, Arguments
-from jigsaw_opt.cli.common.options import warn_of_levels
+from jigsaw_opt.cli.common.options import checked_plan, warn_of_levels
 from jigsaw_opt.cli.common.output import emit, ended, goes_on_from, require_output
 from jigsaw_opt.cli.common.progress import logged_progress
-from jigsaw_opt.cli.common.source import checked_plan
 from jigsaw_opt.text import named
 
 if TYPE_CHECKING:

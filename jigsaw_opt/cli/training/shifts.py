@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.common.arguments import EFFORT_OF_ALL, Arguments
-from jigsaw_opt.cli.common.options import effort
-from jigsaw_opt.cli.common.output import ended, print_json, print_table, require_output
-from jigsaw_opt.cli.common.source import checked_plan
+from jigsaw_opt.cli.common.options import checked_plan, effort
+from jigsaw_opt.cli.common.output import ended, print_table, require_output, tell
 
 if TYPE_CHECKING:
     from jigsaw_opt.planning.shifts.comparison import Comparison
@@ -45,11 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.best_plan is not None:
         save_plan(found.ratios.best.plan, arguments.best_plan)
     told = _document(instance, found)
-    if arguments.json:
-        print_json(told)
-    else:
-        _print_links(told)
-        _print_jobs(told)
+    tell(arguments.json, told, lambda: _print(told))
     return ended(options.cancel.is_set(), "the best shifts and ratios found so far")
 
 
@@ -91,7 +86,7 @@ def _document(instance: Instance, found: Comparison) -> dict[str, Any]:
     }
 
 
-def _print_links(told: dict[str, Any]) -> None:
+def _print(told: dict[str, Any]) -> None:
     headers = ("link", "jobs", "load %", "compatibility", "with shifts", "shifts by")
     rows = []
     for link in told["links"]:
@@ -105,16 +100,13 @@ def _print_links(told: dict[str, Any]) -> None:
     if told["affinity_graph_has_cycle"]:
         print("the affinity graph has a cycle, so links were solved together; CASSINI leaves such placements out")
     print()
-
-
-def _print_jobs(told: dict[str, Any]) -> None:
-    headers = ("job", "alone us", "fair", "shifted", "common period", "with ratios", "ratio", "shift us")
+    heads = ("job", "alone us", "fair", "shifted", "common period", "with ratios", "ratio", "shift us")
     keys = ("fair_us", "shifted_us", "period_us", "ratios_us")
-    rows = []
+    jobs = []
     for job in told["jobs"]:
         factors = (f"{job[key] / job['alone_us']:.3f}" for key in keys)
-        rows.append((job["job"], f"{job['alone_us']:.0f}", *factors, job["ratio"], job["shift_us"]))
-    print_table(headers, rows, right=headers[1:])
+        jobs.append((job["job"], f"{job['alone_us']:.0f}", *factors, job["ratio"], job["shift_us"]))
+    print_table(heads, jobs, right=heads[1:])
     period, ratios = told["common_period"], told["ratios"]
     print(f"\nmean time of an iteration over that alone: common period {period['slowdown']:.4f} ", end="")
     print(f"(bound {period['bound']:.4f}), with ratios {ratios['slowdown']:.4f} ", end="")
