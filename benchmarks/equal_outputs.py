@@ -51,6 +51,10 @@ def outputs(tree: Tree, group: str, folder: Path) -> dict[str, str]:
         done = subprocess.run(
             [sys.executable, "-m", "jigsaw_opt", *shlex.split(command)], env=environment, cwd=work, capture_output=True
         )
+        if done.returncode in (1, 2, 6):
+            raise CheckFailedError(
+                f"with {tree.folder}, nothing is compared of jigsaw {command}:\n{done.stderr.decode()}"
+            )
         printed = f"exit code {done.returncode}\n{done.stdout.decode()}\n{done.stderr.decode()}"
         found[f"jigsaw {line}"] = without_measures(printed.replace(str(tree.folder / "jigsaw_opt"), "PACKAGE"), group)
     for file in sorted(each for each in work.rglob("*") if each.is_file()):
