@@ -20,7 +20,7 @@ import pytest
 
 from jigsaw_opt.cli import COMMANDS, main
 from jigsaw_opt.cli.common.parser import parser_of
-from jigsaw_opt.documents.readers.traces.registry import read_trace
+from jigsaw_opt.documents.readers.traces import read_trace
 from jigsaw_opt.instances.sources import bundled_workload, workload_names
 from tests.installed import installed
 from tests.pages import ROOT, section

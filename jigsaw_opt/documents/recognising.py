@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from typing import NamedTuple
 
 from jigsaw_opt.documents.file_bytes import unpacked_head
-from jigsaw_opt.documents.readers.traces.registry import READERS
+from jigsaw_opt.documents.readers.traces import READERS
 from jigsaw_opt.errors import InvalidInputError, Problem
 
 _HEAD = 65_536
@@ -32,18 +31,7 @@ class Form(NamedTuple):
     taken: str
 
 
-_SIMULATED = {
-    "alibaba": "pods of Alibaba's GPU trace",
-    "elasticflow": "a trace of ElasticFlow",
-    "gavel": "a trace of Gavel",
-    "helios": "a trace of Helios",
-    "kubernetes": "jobs of Kubernetes",
-    "muri": "a trace of Muri",
-    "philly": "jobs of Philly",
-    "pollux": "a workload of Pollux or Sia",
-    "slurm": "jobs of Slurm (sacct -P)",
-    "tiresias": "a trace of Tiresias",
-}
+_SAME_AS = {"itp": "elasticflow", "sia": "pollux"}
 _CONVERTED = {
     "deeppool": "a profile of DeepPool",
     "huggingface": "a config.json of a model",
@@ -60,15 +48,18 @@ FORMS: Mapping[str, Form] = {
     "layers": Form("a layer profile", "jigsaw partition FILE, and jigsaw pipeline FILE --stages N"),
     "model": Form("a model of an instance", "jigsaw new --profile NAME=FILE, and jigsaw partition FILE"),
     "result": Form("a result file", "jigsaw bench … --against FILE"),
-    "csv": Form("a workload in CSV", "jigsaw simulate --workload FILE, and jigsaw new --jobs FILE"),
-    **{name: Form(what, f"jigsaw simulate --workload {name}:FILE") for name, what in _SIMULATED.items()},
+    **{
+        name: Form(reader.what, f"jigsaw simulate --workload {name}:FILE")
+        for name, reader in READERS.items()
+        if name not in _SAME_AS
+    },
+    "csv": Form(READERS["csv"].what, "jigsaw simulate --workload FILE, and jigsaw new --jobs FILE"),
     "sinfo": Form("nodes of Slurm (sinfo)", "--cluster sinfo:FILE"),
     "nvidia-smi": Form("a matrix of GPUs (nvidia-smi topo -m)", "--cluster nvidia-smi:FILE"),
     **{name: Form(what, f"jigsaw convert {name} FILE") for name, what in _CONVERTED.items()},
 }
 """Every form that is recognised, by its name: kinds of documents, formats of traces, clusters and models."""
 _DOCUMENTS = frozenset({"instance", "plan", "phased-plan", "replay", "phased-replay", "partition", "layers"})
-_SAME_AS = {"itp": "elasticflow", "sia": "pollux"}
 _MARKS: Mapping[str, Callable[[str], int]] = {
     "model": lambda head: int(_MODEL.match(head) is not None and _OF_MORE.search(head) is None),
     "result": lambda head: int(all(key in head for key in _RUN) and _OF_MORE.search(head) is None),
@@ -128,7 +119,4 @@ def _resemblance(form: str, head: str) -> int:
     """Return how many marks of a form stand at the beginning of a text; 0 where any of them is missing."""
     if form in _MARKS:
         return _MARKS[form](head)
-    if form not in READERS:
-        return 0
-    resembles: Callable[[str], int] = import_module(READERS[form].partition(":")[0]).resembles
-    return resembles(head)
+    return READERS[form].resembles(head) if form in READERS else 0

@@ -20,7 +20,7 @@ from jigsaw_opt.documents.readers import (
     read_pipedream,
 )
 from jigsaw_opt.documents.readers.chakra.reading import read_chakra
-from jigsaw_opt.documents.readers.traces.registry import READERS
+from jigsaw_opt.documents.readers.traces import READERS
 from jigsaw_opt.documents.recognising import expecting
 from jigsaw_opt.errors import Problem, Problems, UsageError, argument
 from jigsaw_opt.instances.configurations import read_estimated_layers, read_model
@@ -35,30 +35,17 @@ from jigsaw_opt.text import Tell, named, nearest, say_nothing
 
 Form = Literal["instance", "model", "layers"]
 Document = Literal["pipedream", "deeppool", "kineto", "chakra", "huggingface", "jsplib"]
-Trace = Literal[
-    "alibaba",
-    "csv",
-    "elasticflow",
-    "helios",
-    "itp",
-    "kubernetes",
-    "muri",
-    "gavel",
-    "philly",
-    "pollux",
-    "sia",
-    "slurm",
-    "tiresias",
-]
 _SETTING = tuple(field.name for field in fields(MeasuredSetting))
 _LARGEST = 2**53 - 1
 Read = TypeVar("Read")
 
 
 @overload
-def read(kind: Trace, *files: str | Path, columns: str = "") -> Workload: ...
+def read(  # type: ignore[overload-overlap]
+    kind: Document, *files: str | Path, **option: Any
+) -> Instance | Model | LayerGraph: ...
 @overload
-def read(kind: Document, *files: str | Path, **option: Any) -> Instance | Model | LayerGraph: ...
+def read(kind: str, *files: str | Path, columns: str = "") -> Workload: ...
 def read(kind: str, *files: str | Path, **option: Any) -> Workload | Instance | Model | LayerGraph:
     """Return what files say, of a kind of our own or of other projects.
 

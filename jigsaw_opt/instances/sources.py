@@ -15,8 +15,8 @@ from typing import get_args
 from jigsaw_opt.documents import exists, load_instance
 from jigsaw_opt.documents.file_bytes import read_file
 from jigsaw_opt.documents.readers.table import Accept, anything
-from jigsaw_opt.documents.readers.traces.registry import READERS, read_trace
-from jigsaw_opt.documents.readers.traces.workload_csv import columns_of
+from jigsaw_opt.documents.readers.traces import READERS, read_trace
+from jigsaw_opt.documents.readers.workload_csv import columns_of
 from jigsaw_opt.documents.recognising import expecting
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, malformed
 from jigsaw_opt.instances.catalogue import load, names

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jigsaw_opt.documents.readers.traces.registry import read_trace
+from jigsaw_opt.documents.readers.traces import read_trace
 from jigsaw_opt.problem.workload import TraceJob
 from tests.documents.test_traces import problems, refusals
 from tests.refusals import carries

@@ -37,7 +37,7 @@ from jigsaw_opt.documents import (
 from jigsaw_opt.documents.file_bytes import read_file, unpacked
 from jigsaw_opt.documents.readers import lines
 from jigsaw_opt.documents.readers.chakra.trace import decode_trace
-from jigsaw_opt.documents.readers.traces.registry import read_trace
+from jigsaw_opt.documents.readers.traces import read_trace
 from jigsaw_opt.errors import InvalidInputError, JigsawError
 from jigsaw_opt.problem import Block, Instance, Iteration, JobPlan, Plan
 from jigsaw_opt.problem.network.route_policy import RoutePolicy

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents.readers.kineto.foreign_json import parsed_foreign
-from jigsaw_opt.documents.readers.traces.registry import READERS
+from jigsaw_opt.documents.readers.traces import READERS, TraceFormat
 from jigsaw_opt.documents.recognising import FORMS, expecting, likely_form
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.rules.schemas import schema
@@ -26,18 +26,11 @@ TEXTS = {
     **{kind: json.dumps({"format": f"jigsaw-{kind}/1", "jobs": [1]}) for kind in KINDS},
     "model": '{\n  "segments": [{"name": "all"}]\n}',
     "result": '{"instance": "a", "instance_sha256": "00", "solver": "b", "objective": 3}\n',
-    "alibaba": "name,cpu_milli,num_gpu,creation_time,deletion_time,scheduled_time\n",
     "csv": (DATA.parents[1] / "jigsaw_opt/instances/data/workloads/day.csv").read_text(),
-    "elasticflow": "job_id,submission_time,duration,num_gpu\ny,2,9,4\n",
     "gavel": "LM (batch size 5)\tpython3 main.py\tlm\t--steps\t1\t100\t2\t1\t-1.000000\t0\n",
-    "helios": "job_id,user,gpu_num,submit_time,start_time,duration\n",
     "kubernetes": (DATA / "jobs.kubernetes.json").read_text(),
-    "muri": "job_id,num_gpu,submit_time,iterations,model_name,batch_size,duration,iteration_time,"
-    "resource_time_0,resource_time_1,resource_time_2\n",
     "philly": "timestamp,duration,num_gpus,gpu_time,cluster\n",
-    "pollux": "name,time,application,num_replicas,batch_size\n",
     "slurm": (DATA / "jobs.sacct.txt").read_text(),
-    "tiresias": "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n",
     "sinfo": (DATA / "cluster.sinfo.txt").read_text(),
     "nvidia-smi": (DATA / "topology.nvidia-smi.txt").read_text(),
     "deeppool": 'conv2d{"in_channels":3,"out_channels":8}[4][3,8,8] 0.5 100 200\n',
@@ -48,10 +41,19 @@ TEXTS = {
 }
 
 
+def table(trace: TraceFormat) -> str:
+    """Return the header of a trace, or a line of numbers where it has none."""
+    names = [pair.partition("=")[2].partition("|")[0] for pair in trace.columns.split(",")]
+    return trace.separator.join("1" * len(trace.forms[0])) if trace.forms else ",".join(names) + "\n"
+
+
+TABLES = {name: reader for name, reader in READERS.items() if isinstance(reader, TraceFormat) and name in FORMS}
+TEXTS |= {name: table(trace) for name, trace in TABLES.items() if name not in TEXTS}
+
+
 def test_there_is_a_text_of_every_form_and_a_form_of_every_reader() -> None:
     assert TEXTS.keys() == FORMS.keys()
-    modules = {place.partition(":")[0] for name, place in READERS.items() if name in FORMS}
-    assert modules == {place.partition(":")[0] for place in READERS.values()}
+    assert {reader.what for reader in READERS.values()} <= {form.what for form in FORMS.values()}
     assert FORMATS.keys() <= FORMS.keys()
 
 

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from jigsaw_opt.documents.csv_text import csv_text, restored
+from jigsaw_opt.documents.readers.gavel import GavelJobType, read_throughputs
 from jigsaw_opt.documents.readers.profiles.burst_costs import LayerOption, read_burst_costs
-from jigsaw_opt.documents.readers.traces.gavel import GavelJobType, read_gavel, read_throughputs
-from jigsaw_opt.documents.readers.traces.muri import read_muri
-from jigsaw_opt.documents.readers.traces.registry import read_trace
-from jigsaw_opt.documents.readers.traces.workload_csv import decode_workload, encode_workload
+from jigsaw_opt.documents.readers.traces import read_trace
+from jigsaw_opt.documents.readers.workload_csv import decode_workload, encode_workload
 from jigsaw_opt.documents.recognising import likely_form
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
@@ -129,7 +128,7 @@ def gavel_line(steps: object = 100, gpus: object = 2, priority: object = 1, arri
 
 
 def test_a_trace() -> None:
-    jobs = read_gavel(gavel_line(arrival=7.5) + gavel_line(steps=3, gpus=4, priority=5)).jobs
+    jobs = read_trace("gavel", gavel_line(arrival=7.5) + gavel_line(steps=3, gpus=4, priority=5), "t").jobs
     assert [(job.name, job.submit_us) for job in jobs] == [("line-2", 0), ("line-1", 7_500_000)]
     assert (jobs[0].model, jobs[0].gpus, jobs[0].iterations, jobs[0].weight) == ("LM (batch size 5)", 4, 3, 5)
 
@@ -143,17 +142,20 @@ def test_a_trace() -> None:
     ids=["seven columns", "nine columns"],
 )
 def test_earlier_traces_have_fewer_columns(text: str) -> None:
-    jobs = [(job.name, job.submit_us, job.model, job.gpus, job.iterations, job.weight) for job in read_gavel(text).jobs]
+    jobs = [
+        (job.name, job.submit_us, job.model, job.gpus, job.iterations, job.weight)
+        for job in read_trace("gavel", text, "t").jobs
+    ]
     assert jobs == [("line-2", 500_000, "B", 1, 3, 1), ("line-1", 6_000_000, "A", 2, 95_121, 1)]
     assert likely_form(text) == "gavel"
 
 
 def test_wrong_lines_are_left_out_and_named_where_no_other_is() -> None:
     wrong = gavel_line(arrival=-1) + gavel_line(gpus="two") + "a\tb\n"
-    workload = read_gavel(gavel_line() + wrong)
+    workload = read_trace("gavel", gavel_line() + wrong, "t")
     assert ([job.name for job in workload.jobs], sum(workload.left_out.values())) == (["line-1"], 3)
     with pytest.raises(InvalidInputError) as raised:
-        read_gavel(wrong)
+        read_trace("gavel", wrong, "t")
     problems_told = [str(problem) for problem in raised.value.problems]
     assert [problem.split(":")[1] for problem in problems_told] == ["1", "2", "3"]
     assert "negative" in problems_told[0]
@@ -194,7 +196,7 @@ def muri_trace(*lines: str) -> str:
 
 
 def test_a_job_is_read_with_the_stages_of_its_model_on_its_gpus() -> None:
-    workload = read_muri(muri_trace("7,8,6812000,464903,a2c,64,255697000,10000,555,502,14,0.4,0"))
+    workload = read_trace("muri", muri_trace("7,8,6812000,464903,a2c,64,255697000,10000,555,502,14,0.4,0"), "t.csv")
     assert workload.jobs == (TraceJob("7", 6_812_000_000, "a2c-64@8", 8, 464_903, batch_size=64),)
     assert workload.stages == {"a2c-64@8": StageTimes(502_000, 14_000, 400, 555_000)}
 
@@ -208,7 +210,7 @@ def test_every_wrong_line_is_left_out() -> None:
         "0,1,0,100,bert,4,0,0,178,0.5,160,0,0",
         "5,1,0,100,bert",
     )
-    workload = read_muri(muri_trace(*lines), "t.csv")
+    workload = read_trace("muri", muri_trace(*lines), "t.csv")
     assert (workload.jobs, list(workload.stages)) == (
         (TraceJob("0", 0, "gpt2-4@8", 8, 100, batch_size=4),),
         ["gpt2-4@8", "bert-4@1"],
@@ -221,13 +223,13 @@ def test_every_wrong_line_is_left_out() -> None:
         "with a record that is wrong: more or fewer cells than there are columns": 1,
     }
     with pytest.raises(InvalidInputError) as raised:
-        read_muri(muri_trace(lines[3], lines[5]), "t.csv")
+        read_trace("muri", muri_trace(lines[3], lines[5]), "t.csv")
     assert [problem.path for problem in raised.value.problems] == ["t.csv:2", "t.csv:2", "t.csv:2", "t.csv:3"]
 
 
 def test_stages_take_time() -> None:
     with refuses("empty t.csv:2"):
-        read_muri(muri_trace("0,8,0,100,gpt2,4,0,0,437,0,0,0,0"), "t.csv")
+        read_trace("muri", muri_trace("0,8,0,100,gpt2,4,0,0,437,0,0,0,0"), "t.csv")
 
 
 def config(gpus: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from jigsaw_opt.cli import main
-from jigsaw_opt.documents.readers.traces.registry import read_trace
+from jigsaw_opt.documents.readers.traces import read_trace
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem.workload import Workload
 from jigsaw_opt.simulation.engine.recorded import why_no_record

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jigsaw_opt.documents.readers.profiles.pollux import read_applications
-from jigsaw_opt.documents.readers.traces.registry import READERS, read_trace
-from jigsaw_opt.documents.readers.traces.workload_csv import columns_of, decode_workload, encode_workload
+from jigsaw_opt.documents.readers.traces import READERS, read_trace
+from jigsaw_opt.documents.readers.workload_csv import columns_of, decode_workload, encode_workload
+from jigsaw_opt.documents.recognising import likely_form
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from tests.refusals import misuse, refused, refuses
@@ -299,6 +300,19 @@ def test_elasticflow_with_and_without_models() -> None:
     assert problems("elasticflow", "job_id,duration,num_gpu\n") == ["t:1: no column 'submit_time' or 'submission_time'"]
     both = "job_id,duration,num_gpu,submit_time,submission_time\n"
     assert problems("elasticflow", both) == ["t:1: two columns 'submit_time' or 'submission_time'"]
+
+
+def test_virtual_machines_of_azure_last_from_creation_to_deletion() -> None:
+    """A table without a header, in the form of ``vmtable.csv`` of 2017 (AzurePublicDatasetV1)."""
+    first = "x/XsOfHO,VDU4C8cq,Pc2VLB8a,0,2591700,99.369869,3.424094,10.194309,Delay-insensitive,1,1.75\n"
+    text = first + "H5Cxm+Mo,BSXOcywx,3J17LcV4,300,300,100.0,6.181784,33.981360,Interactive,16,112\n"
+    found = read_trace("azure", text + "8u+M3WcF,VDU4C8cq,DHbeI+pY,600,300,1,1,1,Unknown,2,3.5\n", "t")
+    assert found.jobs == (
+        TraceJob("x/XsOfHO", 0, "seconds", 1, 2_591_700, start_us=0, end_us=2_591_700_000_000, user="VDU4C8cq"),
+        TraceJob("H5Cxm+Mo", 300_000_000, "seconds", 16, 1, start_us=300_000_000, end_us=300_000_000, user="BSXOcywx"),
+    )
+    assert found.left_out == {"with a record that is wrong: vmdeleted is before vmcreated": 1}
+    assert likely_form(text) == "azure"
 
 
 def test_pods_of_alibaba_last_from_scheduling_to_deletion() -> None:

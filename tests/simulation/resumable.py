@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from jigsaw_opt.documents.readers.gavel import GavelJobType, Throughputs
 from jigsaw_opt.documents.readers.profiles.pollux import Application, Epoch, PolluxSample
-from jigsaw_opt.documents.readers.traces.gavel import GavelJobType, Throughputs
 from jigsaw_opt.instances.topologies import TOPOLOGIES
 from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.model import Model, Segment

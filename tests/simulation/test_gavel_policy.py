@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jigsaw_opt.documents.readers.traces.gavel import GavelJobType, Throughputs
+from jigsaw_opt.documents.readers.gavel import GavelJobType, Throughputs
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Share

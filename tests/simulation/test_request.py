@@ -12,7 +12,7 @@ import pytest
 
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import decode_instance, encode_instance, encode_model, load_instance, save_instance
-from jigsaw_opt.documents.readers.traces.workload_csv import decode_workload
+from jigsaw_opt.documents.readers.workload_csv import decode_workload
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.instances import load, profile
 from jigsaw_opt.problem import Instance

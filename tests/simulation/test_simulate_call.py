@@ -14,7 +14,7 @@ import pytest
 
 from jigsaw_opt import Cluster, InvalidInputError, Server, TraceJob, UsageError, Workload, simulate
 from jigsaw_opt.cli import main
-from jigsaw_opt.documents.readers.traces.workload_csv import encode_workload
+from jigsaw_opt.documents.readers.workload_csv import encode_workload
 from jigsaw_opt.errors import MissingEngineError
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem.network.contention import Degraded

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jigsaw_opt.documents import exists
 from jigsaw_opt.documents.file_bytes import read_text
-from jigsaw_opt.documents.readers.traces.gavel import GavelJobType, Throughputs, read_throughputs
+from jigsaw_opt.documents.readers.gavel import GavelJobType, Throughputs, read_throughputs
 from jigsaw_opt.errors import UsageError, missing_option
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import TraceJob

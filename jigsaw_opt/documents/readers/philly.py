@@ -13,23 +13,26 @@ from dataclasses import replace
 from typing import Any
 
 from jigsaw_opt.documents.parsing import parsed
-from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, from_first, headed
+from jigsaw_opt.documents.readers.table import Accept, anything, from_first
 from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Tally
 from jigsaw_opt.documents.readers.times import Zone, is_missing
+from jigsaw_opt.documents.readers.traces import TraceFormat
 from jigsaw_opt.documents.readers.tree import Tree, accepted_jobs
 from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
-_COLUMNS = ("timestamp", "duration", "num_gpus")
 _KEYS = ('"jobid"', '"attempts"', '"submitted_time"')
 _SPACE = b" \t\r\n\xef\xbb\xbf"
+_TABLE = TraceFormat(
+    "jobs of Philly", "submit=timestamp,duration=duration,gpus=num_gpus", "queue=cluster", unit_us=None
+)
 
 
 def resembles(head: str) -> int:
     """Return how many of its columns or keys the beginning of a text has; 0 where it is of another format."""
     if head.lstrip().startswith("["):
         return sum(key in head for key in _KEYS) if all(key in head for key in _KEYS) else 0
-    return headed(head, _COLUMNS)
+    return _TABLE.resembles(head)
 
 
 def read_philly(data: bytes | str, source: str = "philly.csv", accept: Accept = anything) -> Workload:
@@ -41,18 +44,7 @@ def read_philly(data: bytes | str, source: str = "philly.csv", accept: Accept = 
     start = data[:1000]
     if (start.encode(errors="replace") if isinstance(start, str) else start).lstrip(_SPACE).startswith(b"["):
         return _read_log(data, source, accept)
-    table = JobTable(data, source, _COLUMNS)
-    return from_first(table.workload(source, _job_of_row, accept), table.zoned)
-
-
-def _job_of_row(row: Row) -> TraceJob | str:
-    if row.is_zero("num_gpus"):
-        return NO_GPU
-    if row.is_missing("duration"):
-        return NEVER_STARTED
-    gpus, submit_us = row.integer("num_gpus"), row.moment("timestamp")
-    job = TraceJob.lasting(f"line-{row.number}", submit_us, gpus, row.duration("duration"))
-    return replace(job, queue=row.stated("cluster"))
+    return _TABLE.read(data, source, accept)
 
 
 def _read_log(data: bytes | str, source: str, accept: Accept) -> Workload:

@@ -1,1 +1,0 @@
-"""Readers of traces: the workloads of clusters, one module a format."""
