@@ -137,17 +137,21 @@ def _check_sense(family: str, arguments: Mapping[str, Any], place: Place, report
             report.add((place, name), "must be at least 2 for pairs of sentences; is 1", code="out-of-range")
 
 
-def stages_entry(instance: Instance, trusted: Collection[str], is_cut: bool = False) -> Mapping[str, Any] | None:
+def stages_entry(
+    instance: Instance, trusted: Collection[str], is_cut: bool = False, is_dry: bool = False
+) -> Mapping[str, Any] | None:
     """Return how the stages of an instance's pipeline are built; None where it has data-parallel jobs alone.
 
     A job without an entry takes the function that is trusted, if one alone is that no model names. Models of
     data-parallel jobs must say how they are built.
 
-    `is_cut`: whether a partition says where the model is cut, so that the job's entry does not.
+    `is_cut`: whether a partition says where the model is cut, so that the job's entry does not. `is_dry`: whether
+    nothing is built, so that nobody has to say how.
     """
     graphs, jobs = instance.task_graph_of, instance.task_graph_jobs
     report = Report()
-    _check_models(instance, trusted, report)
+    if not is_dry:
+        _check_models(instance, trusted, report)
     if not jobs:
         report.raise_if_any()
         return None
@@ -169,6 +173,9 @@ def stages_entry(instance: Instance, trusted: Collection[str], is_cut: bool = Fa
         message = f"has several pipelines or bursts, {names}; one is carried out, beside data-parallel jobs"
         report.add("$.jobs", message, code="ambiguous")
         report.raise_if_any()
+    if is_dry:
+        report.raise_if_any()
+        return {}
     [job], [number] = jobs, graphs
     entry, place = job.executor, (("$", "jobs"), number)
     named = [model.executor or {} for model in instance.models.values()]

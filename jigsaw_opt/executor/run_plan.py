@@ -78,7 +78,7 @@ def _tell(request: ReplayRequest) -> None:
 def _stages(request: ReplayRequest) -> StagedRun | None:
     """Return what processes carry out of the job in stages; None where all jobs are data-parallel."""
     instance, partition = request.instance, request.partition
-    entry = stages_entry(instance, request.trusted, partition is not None)
+    entry = stages_entry(instance, request.trusted, partition is not None, request.dry)
     if entry is None and partition is None:
         return None
     # Only pipelines are made of a partition: any other job is refused as what it is.

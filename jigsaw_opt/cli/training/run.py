@@ -32,6 +32,7 @@ ARGUMENTS: Arguments = {
         },
         "--minutes M": {"help": "carry it out again and again for so many minutes", "type": float},
     },
+    "--dry": "train nothing: jobs sleep for as long as the plan says, in its order",
     "--time-triggered": "start nothing before its planned start",
     "--baseline fifo|gang|alone": "then the same jobs at full depth, one at a time on its GPUs; or those of the"
     " foreground alone",
@@ -83,9 +84,10 @@ def run(arguments: argparse.Namespace) -> int:
         goes_on_from(arguments.checkpoint)
     instance, plan = checked_plan(arguments.instance, arguments.plan)
     require_torch()
-    warn_of_levels(instance, plan)
+    if not settings.dry:
+        warn_of_levels(instance, plan)
     try:
-        with logged_progress(arguments, "training"):
+        with logged_progress(arguments, "a dry run" if settings.dry else "training"):
             found = run_plan(ReplayRequest(instance, plan, **vars(settings)))
     except InterruptedRunError as interrupted:
         _write(interrupted.found, arguments)

@@ -21,6 +21,8 @@ def print_replay(replay: Replay, as_json: bool) -> None:
         _print_phases(replay)
     else:
         _print_summary(replay)
+    if replay.machine.get("dry") and not as_json:
+        print("\nA dry run: jobs slept for as long as the plan says, and nothing was trained.")
 
 
 def _print_summary(replay: Replay) -> None:

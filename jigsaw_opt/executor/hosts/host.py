@@ -19,7 +19,7 @@ from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
 from jigsaw_opt.executor.models.importing import told
 from jigsaw_opt.executor.replay.clock import ReplayClock
 from jigsaw_opt.executor.replay.link_order import LinkOrder, Store
-from jigsaw_opt.executor.replay.order import PassStep, RowStep
+from jigsaw_opt.executor.replay.order import PassStep, ReplayOrder, RowStep
 from jigsaw_opt.executor.replay.records import BlockRecord, StepRecord, TransferRecord
 from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
@@ -63,21 +63,16 @@ class HostWorker(Protocol):
     def load(self, state: Mapping[str, Any]) -> None:
         """Return to a `state`."""
 
-    def held_bytes(self) -> int:
-        """Return the bytes that stay on the device between blocks."""
-
 
 class Turn(Protocol):
     """What a run tells a host whose turn it is."""
 
     clock: ReplayClock
     link_order: LinkOrder
+    order: ReplayOrder
 
     def start(self, step: RowStep) -> int:
         """Return the moment before which a step does not begin."""
-
-    def levels(self, step: RowStep) -> tuple[int, ...]:
-        """Return the levels of all workers of the job in the iteration of a step."""
 
     def transfer_starts(self, step: RowStep) -> list[int]:
         """Return for each bucket the moment before which its transfer does not start."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
 from jigsaw_opt.executor.hosts.burst import BurstHost
+from jigsaw_opt.executor.hosts.dry import DryHost
 from jigsaw_opt.executor.hosts.flow import FlowHost
 from jigsaw_opt.executor.hosts.host import Host, HostSetting
 from jigsaw_opt.executor.hosts.pipeline import PipelineHost
 from jigsaw_opt.executor.hosts.replica import ReplicaHost
 
-KINDS: tuple[type[Host], ...] = (ReplicaHost, BurstHost, FlowHost, PipelineHost)
+KINDS: tuple[type[Host], ...] = (DryHost, ReplicaHost, BurstHost, FlowHost, PipelineHost)
 """The first one that takes a job is its kind."""
 
 

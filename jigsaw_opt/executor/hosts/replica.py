@@ -52,7 +52,7 @@ class ReplicaHost(Host):
     def run(self, step: RowStep, turn: Turn) -> None:
         """Run a block; its transfers go on when it returns."""
         assert isinstance(step, BlockStep), "blocks are of replicas"
-        clock, levels, starts = turn.clock, turn.levels(step), turn.transfer_starts(step)
+        clock, levels, starts = turn.clock, turn.order.levels(step.job, step.iteration), turn.transfer_starts(step)
         clock.wait_until(turn.start(step))
 
         def transfer(bucket: int) -> None:

@@ -165,4 +165,5 @@ def machine_of(request: ReplayRequest, processes: int) -> dict[str, str | int]:
         "threads": request.threads,
         "torch": str(torch.__version__),
         "python": sys.version.split()[0],
+        **({"dry": True} if request.dry else {}),
     }

@@ -45,7 +45,7 @@ class LinkOrder:
     """
 
     def __init__(self, order: ReplayOrder, progress: ReplayExtent, rank: int, run: int) -> None:
-        self._order, self._progress, self._rank, self._run = order, progress, rank, run
+        self._order, self._progress, self._rank, self.run = order, progress, rank, run
         self._ended: Counter[tuple[int, int]] = Counter()
         for job, done in enumerate(progress.done):
             self._ended.update({(job, bucket): done for bucket in range(1, order.depths[job] + 1)})
@@ -78,7 +78,7 @@ class LinkOrder:
             store.delete_key(f"parts {before}")
 
     def _name(self, key: TransferKey) -> str:
-        return f"end {self._run} {key.job} {key.bucket} {key.iteration}"
+        return f"end {self.run} {key.job} {key.bucket} {key.iteration}"
 
 
 class Windows:

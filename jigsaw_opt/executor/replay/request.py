@@ -24,6 +24,11 @@ from jigsaw_opt.text import suggestion
 _MOST = 1e6
 _PERIODS = 10
 """Repetitions where nobody says how many."""
+_OF_TRAINING = (
+    *("trusted", "partition", "optimiser", "learning_rate", "averaging", "seed", "warm_up"),
+    *("checkpoint", "every", "resume"),
+)
+"""Settings that only jobs heed that train."""
 _NUMBERS = (
     ("passes", "the number of times that the plan is carried out", 1, inf),
     ("threads", "the number of threads", 1, MOST_THREADS),
@@ -59,7 +64,8 @@ class ReplaySettings:
     before the clock starts. `time_triggered`: whether nothing starts before its planned start. `baseline, foreground`:
     replay the jobs a second time, the usual way; or, as ``alone``, those of these names without the others. If none is
     named, the only one that has a cycle-time limit. `checkpoint, every, resume`: A folder, after how many iterations of
-    a job its workers are saved there (None: only at the end), and whether to go on from what it holds.
+    a job its workers are saved there (None: only at the end), and whether to go on from what it holds. `dry`: whether
+    jobs only sleep, each operation as long as the plan says.
     """
 
     passes: int | None = None
@@ -80,6 +86,7 @@ class ReplaySettings:
     checkpoint: Path | None = None
     every: int | None = None
     resume: bool = False
+    dry: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what is out of range or does not fit together."""
@@ -113,6 +120,10 @@ class ReplaySettings:
         if self.foreground and self.baseline != "alone":
             told = "only a baseline of the foreground alone asks which jobs are in it"
             yield Problem("foreground", f"{told}: {argument('baseline', 'alone')}", code="missing-option")
+        for name in _OF_TRAINING if self.dry else ():
+            if getattr(self, name) != getattr(ReplaySettings, name):
+                told = f"{argument(name)}: nothing is trained in a dry run, so nobody heeds it"
+                yield Problem(name, told, code="unsupported")
         if self.backend == "nccl" and self.device != "cuda":
             yield Problem("backend", "the backend nccl needs the device cuda", code="not-together")
 

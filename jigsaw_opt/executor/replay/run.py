@@ -173,10 +173,6 @@ class Run:
         """Return the moment before which a step does not begin."""
         return self._zero + (step.start_us if self.time_triggered else self.order.release_us(step))
 
-    def levels(self, step: RowStep) -> tuple[int, ...]:
-        """Return the levels of all workers of the job in the iteration of a step."""
-        return self.order.levels(step.job, step.iteration)
-
     def transfer_starts(self, step: RowStep) -> list[int]:
         """Return for each bucket the moment before which its transfer does not start."""
         buckets = range(1, self.order.depths[step.job] + 1)
