@@ -122,6 +122,17 @@ def made(kind: Any, tree: Any) -> Any:
     return tree if read is None else read(tree)
 
 
+def field_values(kind: Any, tree: Json) -> Json:
+    """Return the values of some fields of a dataclass, of values of JSON by their names."""
+    types = _types(kind)
+    return {name: made(types[name], value) for name, value in tree.items()}
+
+
+@cache
+def _types(kind: Any) -> Json:
+    return get_type_hints(kind)
+
+
 @cache
 def _reader(kind: Any) -> Reader | None:
     """Return what makes an object of a type of values of JSON; None where they stay as they are."""
@@ -147,7 +158,7 @@ def _names(kind: Any) -> tuple[str, ...]:
 @cache
 def _record(kind: Any) -> Reader:
     make = partial(trusted, kind) if issubclass(kind, Keyed) else kind
-    types = get_type_hints(kind)
+    types = _types(kind)
     inner = [(name, read) for name in _names(kind) if (read := _reader(types[name]))]
     if not inner:
         return lambda tree: make(**tree)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from jigsaw_opt.documents.decoding import decode_depth
 from jigsaw_opt.problem.depth import Depth, FullDepth
-from jigsaw_opt.scheduling.plain import DEPTH, NumberLimits, Plain, Shape, fields, listed, number, optional
+from jigsaw_opt.scheduling.plain import DEPTH, Kept, NumberLimits, Shape, fields, listed, number, optional
 
 MOST_SLOWDOWN = 100
 """Of a foreground job, which is kept in the foreground for less."""
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Share(Kept):
     """Some GPUs and the jobs that run on them.
 
     One job has all of the GPUs to itself. Several share them as a pool of which each uses as many as it asks for;
@@ -45,22 +44,11 @@ class Share:
             self.slowdown if filled else None,
         )
 
-    def plain(self) -> Plain:
-        """Return the share as it stands in a snapshot."""
-        depths = [depth.keyed() for depth in self.depths]
-        return {"jobs": list(self.jobs), "gpus": list(self.gpus), "depths": depths, "slowdown": self.slowdown}
-
     @staticmethod
     def shape(limits: NumberLimits) -> Shape:
         """Return the schema of what `plain` gives."""
         jobs, gpus = listed(limits.job, 1), listed(limits.gpu, 1)
         return fields(jobs=jobs, gpus=gpus, depths=listed(DEPTH), slowdown=optional(number(1, MOST_SLOWDOWN)))
-
-    @classmethod
-    def restored(cls, tree: Plain) -> Share:
-        """Return the share that `plain` gave."""
-        depths = tuple(decode_depth(dict(depth)) for depth in tree["depths"])
-        return cls(tuple(tree["jobs"]), tuple(tree["gpus"]), depths, tree["slowdown"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,14 @@ something aside states in one line what it looks like, and reads it back only wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar, Self
 
+from jigsaw_opt.documents.decoding import field_values
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.problem.rules.keyed import plain
 from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.rules.schemas import shipped
 from jigsaw_opt.problem.rules.structure import compiled
@@ -26,6 +28,7 @@ MOST = 10**40
 
 ANYTHING: Shape = {}
 TRUTH: Shape = {"type": "boolean"}
+TEXT: Shape = {"type": "string"}
 DEPTH: Shape = {"$ref": "#/$defs/depth"}
 """A depth rule, as in an instance."""
 
@@ -132,3 +135,36 @@ class NumberLimits:
     def service(self) -> Shape:
         """GPU time up to now."""
         return whole(self.gpus * self.now_us)
+
+
+class Kept:
+    """An object of a dataclass; a snapshot keeps what its `shape` names, and calls its `index` ``job``."""
+
+    __slots__ = ()
+    shape: ClassVar[Callable[..., Shape]]
+
+    def plain(self) -> Plain:
+        """Return what a snapshot keeps of it, as values of JSON."""
+        kind: Any = type(self)
+        return {key: _kept_value(getattr(self, name)) for key, name in _kept(kind).items()}
+
+    @classmethod
+    def restored(cls, tree: Plain, **others: Any) -> Self:
+        """Return the object that `plain` gave.
+
+        `**others`: its values that a snapshot does not keep.
+        """
+        kind: Any = cls
+        names = _kept(kind)
+        return cls(**field_values(cls, {names[key]: value for key, value in tree.items() if key in names}), **others)
+
+
+@cache
+def _kept(kind: type[Kept]) -> Mapping[str, str]:
+    """Return by its key in a snapshot each attribute that is kept."""
+    keys = kind.shape(NumberLimits(1, 1, 0, 0))["properties"]
+    return {key: "index" if key == "job" and hasattr(kind, "index") else key for key in keys}
+
+
+def _kept_value(value: Any) -> Plain:
+    return value.plain() if isinstance(value, Kept) else plain(value, flat=True)

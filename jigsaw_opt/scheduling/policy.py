@@ -15,7 +15,7 @@ from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.gpu_pools import GpuPool, PoolChoice, pool_of_servers, pools_of_cluster
 from jigsaw_opt.scheduling.option_values import OpenValues
 from jigsaw_opt.scheduling.performance import Performance
-from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, checked, fields, keyed, whole
+from jigsaw_opt.scheduling.plain import Kept, NumberLimits, Plain, Shape, checked, fields, whole
 from jigsaw_opt.system.plugins import load, loadable, registered, require_members
 from jigsaw_opt.text import nearest
 
@@ -169,7 +169,7 @@ class PolicySetting(ClusterSetting):
 
 
 @dataclass(slots=True)
-class JobState:
+class JobState(Kept):
     """A submitted job that has not ended, as a policy sees it; policies read it and never write.
 
     `index, job`: its number in the workload, and the job. `work, done`: units of work in all, and those done up to now.
@@ -197,21 +197,12 @@ class JobState:
         """Units of work that are left."""
         return self.work - self.done
 
-    def plain(self) -> Plain:
-        """Return the job as it stands in a snapshot, without what it runs in and what follows from the job itself."""
-        return {"job": self.index, **keyed(self, "done", "gpu_us", "run_us", "starts")}
-
     @staticmethod
     def shape(limits: NumberLimits) -> Shape:
         """Return the schema of what `plain` gives."""
         return fields(
             job=limits.job, done=whole(), gpu_us=limits.service, run_us=limits.time, starts=whole(limits.rounds)
         )
-
-    @classmethod
-    def restored(cls, tree: Plain, job: TraceJob, work: int) -> JobState:
-        """Restore the state of a job from what `plain` gave; it waits."""
-        return cls(tree["job"], job, work, tree["done"], tree["gpu_us"], tree["run_us"], None, tree["starts"])
 
 
 @dataclass(frozen=True, slots=True)

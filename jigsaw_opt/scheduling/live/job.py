@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from jigsaw_opt.scheduling.plain import TEXT, TRUTH, Kept, NumberLimits, Shape, fields, optional, whole
 from jigsaw_opt.scheduling.policy import JobState
 
 
 @dataclass(slots=True)
-class LiveJob:
+class LiveJob(Kept):
     """A job and what it has reported.
 
     `active`: the job as policies see it; its work done is what was reported, and what the measured speed adds since.
     `reported`: units of work of its last report. `reported_us`: when that was, if it holds the GPUs of then still.
-    `speed`: units a microsecond between two reports from the same GPUs; 0 where there are none. `queue`: the queue that
+    `pace`: units a microsecond between two reports from the same GPUs; 0 where there are none. `queue`: the queue that
     it was submitted to. `held`: whether the policy does not know of it: it waits for room in the quota of its queue, or
     is put aside. `aside`: why it is put aside: what the policy failed with; empty of others.
     """
@@ -21,27 +22,33 @@ class LiveJob:
     active: JobState
     reported: int = 0
     reported_us: int | None = None
-    speed: int = 0
+    pace: int = 0
     queue: str = ""
     held: bool = False
     aside: str = ""
 
+    @staticmethod
+    def shape(limits: NumberLimits) -> Shape:
+        """Return the schema of what `plain` gives."""
+        own = {"reported": whole(), "reported_us": optional(limits.time), "pace": whole()}
+        return fields(**own, queue=TEXT, held=TRUTH, aside=TEXT)
+
     def report(self, now_us: int, done: int) -> None:
         """Note a report of progress, and measure the speed since the one before."""
         if self.reported_us is not None and now_us > self.reported_us:
-            self.speed = max(0, done - self.reported) // (now_us - self.reported_us)
+            self.pace = max(0, done - self.reported) // (now_us - self.reported_us)
         self.reported = self.active.done = done
         self.reported_us = None if self.active.share is None else now_us
 
     def estimate(self, now_us: int) -> None:
         """Count what the measured speed has added by now; a job that has not ended has something left."""
         if self.reported_us is not None:
-            done = self.reported + self.speed * (now_us - self.reported_us)
+            done = self.reported + self.pace * (now_us - self.reported_us)
             self.active.done = min(self.active.work - 1, done)
 
     def forget_speed(self) -> None:
         """Forget the measured speed: it no longer holds."""
-        self.reported_us, self.speed = None, 0
+        self.reported_us, self.pace = None, 0
 
 
 @dataclass(slots=True)

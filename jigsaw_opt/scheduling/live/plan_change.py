@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from jigsaw_opt.documents.decoding import decode_depth
 from jigsaw_opt.problem.depth import Depth
 from jigsaw_opt.scheduling.allocation import MOST_SLOWDOWN
-from jigsaw_opt.scheduling.plain import DEPTH, Plain, Shape, fields, listed, number, optional
+from jigsaw_opt.scheduling.plain import DEPTH, Kept, NumberLimits, Shape, fields, listed, number, optional
 
 
 @dataclass(frozen=True, slots=True)
-class JobAssignment:
+class JobAssignment(Kept):
     """The assignment of a job: what it runs on.
 
     Parameters
@@ -36,24 +35,12 @@ class JobAssignment:
     partners: tuple[str, ...] = ()
     slowdown: float | None = None
 
-    def plain(self) -> Plain:
-        """Return the assignment as it stands in a state."""
-        gpus, partners = list(self.gpus), list(self.partners)
-        depth = self.depth.keyed()
-        return {"job": self.job, "gpus": gpus, "depth": depth, "partners": partners, "slowdown": self.slowdown}
-
     @staticmethod
-    def shape() -> Shape:
+    def shape(limits: NumberLimits) -> Shape:
         """Return the schema of what `plain` gives."""
         text: Shape = {"type": "string"}
         slowdown = optional(number(1, MOST_SLOWDOWN))
         return fields(job=text, gpus=listed(text, 1), depth=DEPTH, partners=listed(text), slowdown=slowdown)
-
-    @classmethod
-    def restored(cls, tree: Plain) -> JobAssignment:
-        """Return the assignment that `plain` gave."""
-        depth = decode_depth(dict(tree["depth"]))
-        return cls(tree["job"], tuple(tree["gpus"]), depth, tuple(tree["partners"]), tree["slowdown"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -255,7 +255,8 @@ def _check_types(decision: Decision) -> None:
             raise TypeError("gives jobs, GPUs or depth rules that are no tuple")
         if slowdown is not None and (type(slowdown) not in (int, float) or not 1 <= slowdown <= MOST_SLOWDOWN):
             raise TypeError(f"gives a slowdown of {slowdown!r}, not of 1 to {MOST_SLOWDOWN}")
-        share.plain()  # raises for a depth rule that a state cannot hold
+        for depth in share.depths:
+            depth.keyed()  # raises for a depth rule that a state cannot hold
 
 
 @contextmanager

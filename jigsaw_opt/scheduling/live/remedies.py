@@ -205,7 +205,7 @@ def end_us(state: ClusterState, job: LiveJob) -> int | None:
     """
     share = job.active.share
     assert share is not None
-    speed = job.speed or speed_in(state, share, job)
+    speed = job.pace or speed_in(state, share, job)
     return state.now_us - (-job.active.left // speed) if speed else None
 
 

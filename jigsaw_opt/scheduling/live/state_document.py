@@ -23,6 +23,7 @@ from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.plain import (
     ANYTHING,
     MOST,
+    TEXT,
     TRUTH,
     NumberLimits,
     Plain,
@@ -41,19 +42,9 @@ from jigsaw_opt.text import named
 _FORMAT = "jigsaw-live/2"
 _TOLD = 5
 """Wrong entries of a list that are named."""
-_TEXT: Shape = {"type": "string"}
-_TEXTS = listed(_TEXT)
-_HEAD = fields(format={"const": _FORMAT}, inputs=_TEXT, time_us=TIME, next_job=whole())
+_TEXTS = listed(TEXT)
+_HEAD = fields(format={"const": _FORMAT}, inputs=TEXT, time_us=TIME, next_job=whole())
 _ADDED = fields(server=SERVER, links=listed(LINK))
-_OF_JOB = {
-    "reported": "reported",
-    "reported_us": "reported_us",
-    "pace": "speed",
-    "queue": "queue",
-    "held": "held",
-    "aside": "aside",
-}
-"""By key of a job's document, the attribute of the job."""
 _STEP = fields(event={"const": "step"}, time_us=TIME, late=TRUTH)
 
 
@@ -91,8 +82,7 @@ def encode_state(state: ClusterState, inputs: str, memory: Plain) -> Plain:
 
 
 def _job(job: LiveJob) -> Plain:
-    own = {key: getattr(job, name) for key, name in _OF_JOB.items()}
-    return {"trace": encode_record(job.active.job), "figures": job.active.plain(), **own}
+    return {"trace": encode_record(job.active.job), "figures": job.active.plain(), **job.plain()}
 
 
 def decode_state(
@@ -136,16 +126,7 @@ def _add(
 
 
 def _shape(limits: NumberLimits) -> Shape:
-    job = fields(
-        trace=ANYTHING,
-        figures=JobState.shape(limits),
-        reported=whole(),
-        reported_us=optional(limits.time),
-        pace=whole(),
-        queue=_TEXT,
-        held=TRUTH,
-        aside=_TEXT,
-    )
+    job = fields(trace=ANYTHING, figures=JobState.shape(limits), **LiveJob.shape(limits)["properties"])
     news = fields(**dict.fromkeys(("arrived", "ended", "stopped"), listed(limits.job)))
     return fields(
         **_HEAD["properties"],
@@ -159,9 +140,9 @@ def _shape(limits: NumberLimits) -> Shape:
         news=news,
         asked=TRUTH,
         wake_us=optional(whole()),
-        told=listed(JobAssignment.shape()),
-        cancelled=listed(JobAssignment.shape()),
-        reasons={"type": "object", "additionalProperties": _TEXT},
+        told=listed(JobAssignment.shape(limits)),
+        cancelled=listed(JobAssignment.shape(limits)),
+        reasons={"type": "object", "additionalProperties": TEXT},
         policy=ANYTHING,
     )
 
@@ -226,8 +207,8 @@ def _fill(state: ClusterState, tree: Plain, report: Report) -> None:
     state.dead = {links.index(name) for name in tree["links_down"]}
     for one in tree["jobs"]:
         job = TraceJob(**one["trace"])
-        active = JobState.restored(one["figures"], job, state.setting.performance.work(job))
-        state.jobs[active.index] = LiveJob(active, **{name: one[key] for key, name in _OF_JOB.items()})
+        active = JobState.restored(one["figures"], job=job, work=state.setting.performance.work(job))
+        state.jobs[active.index] = LiveJob.restored(one, active=active)
         state.numbers[job.name] = active.index
     state.shares = tuple(map(Share.restored, tree["shares"]))
     for share in state.shares:

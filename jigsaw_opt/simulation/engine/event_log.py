@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.scheduling.plain import MOST, TRUTH, NumberLimits, Plain, Shape, fields, listed, optional, whole
+from jigsaw_opt.scheduling.plain import MOST, TRUTH, Kept, NumberLimits, Plain, Shape, fields, listed, optional, whole
 from jigsaw_opt.scheduling.policy import JobState
 from jigsaw_opt.simulation.engine.records import JobRecord, RoundRecord, ServerUse, SimulationOutcome, Stint
 from jigsaw_opt.simulation.engine.running import Running
@@ -15,7 +15,7 @@ from jigsaw_opt.simulation.engine.setting import Setting
 
 
 @dataclass(slots=True)
-class Meter:
+class Meter(Kept):
     """An integral over time of a number that changes in steps."""
 
     value: int = 0
@@ -30,46 +30,28 @@ class Meter:
         """Note that the number has another value from now on."""
         self.total, self.since_us, self.value = self.at(now_us), now_us, value
 
-    def plain(self) -> Plain:
-        """Return the integral up to the last change; what the number is can be seen from the jobs."""
-        return {"total": self.total, "since_us": self.since_us}
-
     @staticmethod
-    def shape(limits: NumberLimits, most: int) -> Shape:
+    def shape(limits: NumberLimits, most: int = 0) -> Shape:
         """Return the schema of what `plain` gives, of a number that is at most `most`."""
         return fields(total=whole(most * limits.now_us), since_us=limits.time)
 
-    @classmethod
-    def restored(cls, tree: Plain, value: int) -> Meter:
-        """Return the meter that `plain` gave, of a number that is now `value`."""
-        return cls(value, tree["total"], tree["since_us"])
-
 
 @dataclass(slots=True)
-class JobStatistics:
+class JobStatistics(Kept):
     """Notes on an active job beyond what policies see; `done` is its work when it last stopped."""
 
     crowd_before: int
     start_us: int | None = None
     done: int = 0
 
-    def plain(self) -> Plain:
-        """Return the notes as they stand in a snapshot; work done is that of the job."""
-        return {"crowd_before": self.crowd_before, "start_us": self.start_us}
-
     @staticmethod
     def shape(limits: NumberLimits) -> Shape:
         """Return the schema of what `plain` gives."""
         return fields(crowd_before=whole(limits.jobs * limits.now_us), start_us=optional(limits.time))
 
-    @classmethod
-    def restored(cls, tree: Plain, done: int) -> JobStatistics:
-        """Return the notes that `plain` gave, of a job that has done so much."""
-        return cls(tree["crowd_before"], tree["start_us"], done)
-
 
 @dataclass(slots=True)
-class Trigger:
+class Trigger(Kept):
     """Why and when the policy is asked next."""
 
     asked: bool = False
@@ -77,24 +59,15 @@ class Trigger:
     arrived: list[int] = field(default_factory=list)
     ended: list[int] = field(default_factory=list)
 
-    def plain(self) -> Plain:
-        """Return the trigger as it stands in a snapshot."""
-        return asdict(self)
-
     @staticmethod
     def shape(limits: NumberLimits) -> Shape:
         """Return the schema of what `plain` gives."""
         jobs = listed(limits.job)
         return fields(asked=TRUTH, wake_us=optional(whole(MOST)), arrived=jobs, ended=jobs)
 
-    @classmethod
-    def restored(cls, tree: Plain) -> Trigger:
-        """Return the trigger that `plain` gave."""
-        return cls(tree["asked"], tree["wake_us"], list(tree["arrived"]), list(tree["ended"]))
-
 
 @dataclass(slots=True)
-class EventLog:
+class EventLog(Kept):
     """The records so far, and what they are made of.
 
     `crowd, held`: active jobs, and GPUs that are held. `held_before`: GPU time held up to the round before. `used`:
@@ -143,15 +116,6 @@ class EventLog:
         self.held_before = held
         self.outcome.rounds.append(record)
 
-    def plain(self) -> Plain:
-        """Return the records as they stand in a snapshot."""
-        return {
-            "outcome": self.outcome.plain(),
-            "crowd": self.crowd.plain(),
-            "held": self.held.plain(),
-            "held_before": self.held_before,
-        }
-
     @staticmethod
     def shape(limits: NumberLimits) -> Shape:
         """Return the schema of what `plain` gives."""
@@ -163,12 +127,12 @@ class EventLog:
         )
 
     @classmethod
-    def restored(cls, tree: Plain, setting: Setting, active: int, gpus: int) -> EventLog:
+    def of_snapshot(cls, tree: Plain, setting: Setting, active: int, gpus: int) -> EventLog:
         """Return the event log that `plain` gave."""
         jobs, performance = setting.workload.jobs, setting.performance
-        outcome = SimulationOutcome.restored(
+        outcome = SimulationOutcome.of_snapshot(
             tree["outcome"], lambda index: (performance.work(jobs[index]), performance.alone_us(jobs[index]))
         )
-        crowd, held = Meter.restored(tree["crowd"], active), Meter.restored(tree["held"], gpus)
+        crowd, held = Meter.restored(tree["crowd"], value=active), Meter.restored(tree["held"], value=gpus)
         used = Counter({use.server: use.gpus for use in outcome.uses})
         return cls(outcome, crowd, held, tree["held_before"], +used)

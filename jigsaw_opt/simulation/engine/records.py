@@ -8,11 +8,11 @@ from dataclasses import astuple, dataclass, field
 from typing import NamedTuple
 
 from jigsaw_opt.problem.rules.report import Place, Report
-from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, fields, keyed, listed, number, rows, whole
+from jigsaw_opt.scheduling.plain import Kept, NumberLimits, Plain, Shape, fields, listed, number, rows, whole
 
 
 @dataclass(frozen=True, slots=True)
-class JobRecord:
+class JobRecord(Kept):
     """A job that ended, or where it stood when the simulation was stopped.
 
     `start_us, finish_us`: when it first held GPUs, and when its last iteration ended; None for not yet. `work, done`:
@@ -32,10 +32,6 @@ class JobRecord:
     alone_us: int
     crowd: float
 
-    def plain(self) -> Plain:
-        """Return a job that ended, without what follows from the job itself."""
-        return {"job": self.index, **keyed(self, "start_us", "finish_us", "gpu_us", "restarts", "crowd")}
-
     @staticmethod
     def shape(limits: NumberLimits) -> Shape:
         """Return the schema of what `plain` gives."""
@@ -47,13 +43,6 @@ class JobRecord:
             restarts=whole(limits.rounds),
             crowd=number(0, limits.jobs),
         )
-
-    @classmethod
-    def restored(cls, tree: Plain, work: int, alone_us: int) -> JobRecord:
-        """Return the record that `plain` gave, of a job that has ended."""
-        restarts, crowd = tree["restarts"], float(tree["crowd"])
-        times = tree["start_us"], tree["finish_us"]
-        return cls(tree["job"], *times, work, work, tree["gpu_us"], restarts, alone_us, crowd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +97,7 @@ class ServerUse(NamedTuple):
 
 
 @dataclass(slots=True)
-class SimulationOutcome:
+class SimulationOutcome(Kept):
     """All records of a simulation.
 
     `end_us`: the time up to which it ran. `jobs`: in the order of the workload. `uses`: whenever the GPUs of a server
@@ -148,12 +137,13 @@ class SimulationOutcome:
         return fields(jobs=jobs, rounds=rows(7, whole()), stints=listed(listed(whole(), 5)), uses=rows(3, whole()))
 
     @classmethod
-    def restored(cls, tree: Plain, whole_of: Callable[[int], tuple[int, int]]) -> SimulationOutcome:
+    def of_snapshot(cls, tree: Plain, whole_of: Callable[[int], tuple[int, int]]) -> SimulationOutcome:
         """Restore the records that `plain` gave.
 
         `whole_of`: tells of a job its units of work, and their time alone in microseconds.
         """
-        jobs = [JobRecord.restored(record, *whole_of(record["job"])) for record in tree["jobs"]]
+        wholes = ((record, *whole_of(record["job"])) for record in tree["jobs"])
+        jobs = [JobRecord.restored(record, work=work, done=work, alone_us=us) for record, work, us in wholes]
         rounds = [RoundRecord(*row) for row in tree["rounds"]]
         stints = [Stint(job, gpus, start, end, tuple(on)) for job, gpus, start, end, *on in tree["stints"]]
         return cls(0, jobs, rounds, stints, [ServerUse(*row) for row in tree["uses"]])

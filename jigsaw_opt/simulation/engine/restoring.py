@@ -82,7 +82,7 @@ def _check_numbers(tree: Plain, place: Place, report: Report) -> None:
         report.add((place, "running"), "not every job is active, or one is there twice", code="contradiction")
     if sorted(job for share in tree["shares"] for job in share["jobs"]) != sorted(running):
         report.add((place, "shares"), "the jobs that run are not in one share each", code="contradiction")
-    if tree["books"]["held_before"] > Meter.restored(tree["books"]["held"], held_gpus(tree)).at(tree["now_us"]):
+    if tree["books"]["held_before"] > Meter.restored(tree["books"]["held"], value=held_gpus(tree)).at(tree["now_us"]):
         report.add(((place, "books"), "held_before"), "is more than GPUs were held up to now", code="contradiction")
     waiting = set(active) - set(running)
     for key, where in (("arrived", waiting), ("ended", ended)):
@@ -120,7 +120,7 @@ def _check_times(tree: Plain, setting: Setting, place: Place, report: Report) ->
 def _check_active(tree: Plain, setting: Setting, place: Place, report: Report) -> None:
     """Check that active jobs have work left, and no more time behind them than there was."""
     now_us = tree["now_us"]
-    crowd_now = Meter.restored(tree["books"]["crowd"], len(tree["active"])).at(now_us)
+    crowd_now = Meter.restored(tree["books"]["crowd"], value=len(tree["active"])).at(now_us)
     arrived = set(tree["trigger"]["arrived"])
     for k, (one, statistics) in enumerate(zip(tree["active"], tree["lives"], strict=True)):
         job = setting.workload.jobs[one["job"]]

@@ -150,9 +150,9 @@ class Simulation:
         self.now_us, self._trigger = state["now_us"], Trigger.restored(state["trigger"])
         for tree, statistics in zip(state["active"], state["lives"], strict=True):
             job = jobs[tree["job"]]
-            active = self._active[tree["job"]] = JobState.restored(tree, job, performance.work(job))
-            self._statistics[active.index] = JobStatistics.restored(statistics, active.done)
-        self._event_log = EventLog.restored(state["books"], self.setting, len(self._active), held_gpus(state))
+            active = self._active[tree["job"]] = JobState.restored(tree, job=job, work=performance.work(job))
+            self._statistics[active.index] = JobStatistics.restored(statistics, done=active.done)
+        self._event_log = EventLog.of_snapshot(state["books"], self.setting, len(self._active), held_gpus(state))
         self._idle_rounds, held = state["idle_rounds"], state.get("held", ())
         self._statistics.update((index, JobStatistics(crowd_before)) for index, crowd_before in held)
         ended = (record.index for record in self.outcome.jobs)
