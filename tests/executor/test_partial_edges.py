@@ -20,10 +20,9 @@ from partial_networks import (
 from torch import Tensor, nn
 
 from jigsaw_opt.executor.partial import PartialBackprop, forward_order
-from jigsaw_opt.executor.partial.description import describe
 from jigsaw_opt.executor.partial.forward_order import ForwardOrder, observe
 from jigsaw_opt.executor.partial.outputs import tensors
-from jigsaw_opt.executor.partial.parts import ModelParts, split
+from jigsaw_opt.executor.partial.parts import ModelParts, describe, split
 from jigsaw_opt.executor.partial.transfers import _TransferThread
 from tests.refusals import misuse
 

@@ -90,11 +90,21 @@ def _attached(parameters: Sequence[nn.Parameter]) -> Tensor:
     """Make each gradient a view into one buffer, which is returned; autograd then adds to it in place."""
     if not parameters:
         return torch.zeros(0)
-    sizes = [parameter.numel() for parameter in parameters]
-    buffer = torch.zeros(sum(sizes), dtype=parameters[0].dtype, device=parameters[0].device)
-    for parameter, piece in zip(parameters, torch.split(buffer, sizes), strict=True):
-        parameter.grad = piece.view_as(parameter)
+    buffer, views = flat_gradients(parameters)
+    for parameter, view in zip(parameters, views, strict=True):
+        parameter.grad = view
     return buffer
+
+
+def flat_gradients(parameters: Sequence[nn.Parameter], further: int = 0) -> tuple[Tensor, list[Tensor]]:
+    """Return zeros for the gradients of parameters of one type and device in a row, and the gradient of each in it.
+
+    `further`: how many numbers stand behind them.
+    """
+    sizes = [parameter.numel() for parameter in parameters]
+    flat = torch.zeros(sum(sizes) + further, dtype=parameters[0].dtype, device=parameters[0].device)
+    pieces = torch.split(flat, [*sizes, further])
+    return flat, [piece.view_as(parameter) for piece, parameter in zip(pieces, parameters, strict=False)]
 
 
 def _nobody(_: int) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from itertools import count, groupby
+from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
@@ -14,10 +16,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from jigsaw_opt.errors import RunFailedError, UsageError, unsupported
-from jigsaw_opt.executor.exchange.buckets import alike
+from jigsaw_opt.executor.exchange.buckets import alike, flat_gradients
 from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
 from jigsaw_opt.executor.exchange.transfer_stream import TransferStream, transfer_stream
-from jigsaw_opt.executor.partial.communication_hook import CommunicationHook, GradientBucket
 from jigsaw_opt.executor.partial.transfers import send
 from jigsaw_opt.problem.costs import contributors
 
@@ -28,24 +29,79 @@ RUN_BYTES = 25 * 2**20
 """Most gradient bytes of one exchange, if it has more than one parameter: as in `DistributedDataParallel`."""
 
 
+@dataclass(frozen=True)
+class CommunicationHook:
+    """A hook with its state.
+
+    `state`: the first argument of the hook, such as a process group. `hook`: takes state and bucket, and returns a
+    future of the mean over all workers.
+    """
+
+    state: Any
+    hook: Callable[[Any, Any], Any]
+
+    @property
+    def name(self) -> str:
+        """What processes compare."""
+        return str(getattr(self.hook, "__qualname__", type(self.hook).__name__))
+
+    def run(self, bucket: ParameterRun, contributors: int, workers: int) -> None:
+        """Write the mean over contributors into the bucket; the other workers have given zeros."""
+        found = self.hook(self.state, bucket)
+        if isinstance(found, torch._C.Future):
+            found = found.wait()
+        mean = found[0] if isinstance(found, (list, tuple)) else found
+        bucket.buffer().copy_(mean)
+        if contributors != workers:
+            bucket.buffer().mul_(workers / contributors)
+
+
 class ParameterRun:
     """Parameters of one bucket, type and device, whose gradients are exchanged in one piece.
 
-    `parameters`: about in the order in which their gradients get ready.
+    A communication hook gets it, so it has the methods of `torch.distributed.GradBucket`.
+
+    `parameters`: about in the order in which their gradients get ready. `number, count`: its place among all runs of a
+    backward pass, from 0, and how many there are.
     """
 
-    def __init__(self, bucket: int, parameters: Sequence[nn.Parameter], stream: TransferStream) -> None:
-        self.bucket, self.parameters, self.stream = bucket, tuple(parameters), stream
-        sizes = [p.numel() for p in parameters]
+    def __init__(
+        self, bucket: int, parameters: Sequence[nn.Parameter], stream: TransferStream, number: int, count: int
+    ) -> None:
+        self.bucket, self.stream = bucket, stream
+        self._parameters, self._number, self._count = list(parameters), number, count
         # A mark a parameter follows the gradients: whether anybody has one.
-        self.flat = torch.zeros(sum(sizes) + len(sizes), dtype=parameters[0].dtype, device=parameters[0].device)
-        *pieces, self._marks = torch.split(self.flat, [*sizes, len(sizes)])
-        self._numbers = self.flat[: sum(sizes)]
-        self._views = [piece.view(p.shape) for piece, p in zip(pieces, parameters, strict=True)]
+        marks = len(self._parameters)
+        self.flat, self._views = flat_gradients(self._parameters, marks)
+        self._numbers, self._marks = self.flat[:-marks], self.flat[-marks:]
+
+    def index(self) -> int:
+        """Return the number of the piece in this backward pass, from 0."""
+        return self._number
+
+    def buffer(self) -> Tensor:
+        """Return the flat gradients; zeros where this worker has none to give."""
+        return self._numbers
+
+    def gradients(self) -> list[Tensor]:
+        """Return the gradient of each parameter, within the flat ones."""
+        return self._views
+
+    def parameters(self) -> list[nn.Parameter]:
+        """Return the parameters."""
+        return self._parameters
+
+    def is_last(self) -> bool:
+        """Return whether no other piece follows in this backward pass."""
+        return self._number + 1 == self._count
+
+    def set_buffer(self, buffer: Tensor) -> None:
+        """Overwrite the flat gradients."""
+        self._numbers.copy_(buffer)
 
     def fill(self) -> None:
         """Write this worker's gradients."""
-        own = [p.grad for p in self.parameters]
+        own = [p.grad for p in self._parameters]
         there = [(view, grad) for view, grad in zip(self._views, own, strict=True) if grad is not None]
         if any(grad.layout is not torch.strided for _, grad in there):
             raise unsupported("module", "sparse gradients cannot be averaged: build embeddings with sparse=False")
@@ -59,26 +115,21 @@ class ParameterRun:
         """Write zeros, where nobody has a gradient."""
         self.flat.zero_()
 
-    def exchange(
-        self,
-        exchange: GradientExchange,
-        levels: Sequence[int],
-        hook: CommunicationHook | None,
-        index: int,
-        is_last: bool,
-    ) -> None:
-        """Exchange what is written, with the other workers; in the thread of transfers.
+    def exchange(self, exchange: GradientExchange, levels: Sequence[int], hook: CommunicationHook | None) -> None:
+        """Exchange what is written, with the other workers, or write zeros; in the thread of transfers.
 
         `hook`: what exchanges gradients in its place, if there is one; marks go by the exchange all the same.
         """
-        if hook is None:
+        count = contributors(levels, self.bucket)
+        if not count:
+            self.clear()
+        elif hook is None:
             exchange.run(self.bucket, levels, self.flat)
-            return
-        if levels[exchange.ranks.index(dist.get_rank())] < self.bucket:
-            self._numbers.zero_()
-        exchange.run(self.bucket, levels, self._marks)
-        bucket = GradientBucket(index, self._numbers, self._views, self.parameters, is_last)
-        hook.run(bucket, contributors(levels, self.bucket), len(levels))
+        else:
+            if levels[exchange.ranks.index(dist.get_rank())] < self.bucket:
+                self._numbers.zero_()
+            exchange.run(self.bucket, levels, self._marks)
+            hook.run(self, count, len(levels))
 
     def spoil(self) -> None:
         """Write that the gradients of this worker will never come."""
@@ -90,7 +141,7 @@ class ParameterRun:
         if any(mark != mark for mark in marks):
             raise RunFailedError("the backward pass failed in another process, so gradients are not averaged")
         copied: list[tuple[Tensor, Tensor]] = []
-        for parameter, view, mark in zip(self.parameters, self._views, marks, strict=True):
+        for parameter, view, mark in zip(self._parameters, self._views, marks, strict=True):
             if not mark:
                 parameter.grad = None
                 continue
@@ -106,7 +157,7 @@ def runs_of(buckets: Mapping[nn.Parameter, int]) -> list[ParameterRun]:
     backwards = [p for p in reversed(list(buckets)) if p.requires_grad]
     backwards.sort(key=buckets.__getitem__)
     streams = {device: transfer_stream(device) for device in {p.device for p in backwards}}
-    runs = []
+    found: list[tuple[int, list[nn.Parameter], TransferStream]] = []
     for bucket, parameters in groupby(backwards, buckets.__getitem__):
         groups: dict[tuple[torch.dtype, torch.device], list[list[nn.Parameter]]] = {}
         for parameter in parameters:
@@ -114,8 +165,8 @@ def runs_of(buckets: Mapping[nn.Parameter, int]) -> list[ParameterRun]:
             if own[-1] and sum(p.nbytes for p in own[-1]) + parameter.nbytes > RUN_BYTES:
                 own.append([])
             own[-1].append(parameter)
-        runs += [ParameterRun(bucket, run, streams[device]) for (_, device), own in groups.items() for run in own]
-    return runs
+        found += [(bucket, run, streams[device]) for (_, device), own in groups.items() for run in own]
+    return [ParameterRun(*run, number, len(found)) for number, run in enumerate(found)]
 
 
 _begun: WeakValueDictionary[int, GradientAverage] = WeakValueDictionary()
@@ -148,8 +199,10 @@ class GradientAverage:
         self._runs, self._exchange, self._levels, self._level = runs, exchange, levels, level
         self._agree, self._turn, self._hook = agree, turn, hook
         # Of buckets that its backward pass does not reach, this worker only receives: it waits for no gradient of them.
-        self._missing: list[set[Tensor]] = [set(run.parameters) if run.bucket <= self._level else set() for run in runs]
-        self._run_of: dict[Tensor, int] = {p: at for at, run in enumerate(runs) for p in run.parameters}
+        self._missing: list[set[Tensor]] = [
+            set(run.parameters()) if run.bucket <= self._level else set() for run in runs
+        ]
+        self._run_of: dict[Tensor, int] = {p: at for at, run in enumerate(runs) for p in run.parameters()}
         self._agreed: Future[frozenset[int]] | None = None
         self._sent: list[Future[None]] = []
         self._arrived: list[Tensor] = []
@@ -231,10 +284,7 @@ class GradientAverage:
         is_first = not at or self._runs[at - 1].bucket < own
         is_last = at + 1 == len(self._runs) or self._runs[at + 1].bucket > own
         with self._turn(own, is_first, is_last):
-            if contributors(levels, own):
-                self._runs[at].exchange(self._exchange, levels, self._hook, at, at + 1 == len(self._runs))
-            else:
-                self._runs[at].clear()
+            self._runs[at].exchange(self._exchange, levels, self._hook)
 
 
 def without(levels: Sequence[int], ended: frozenset[int]) -> list[int]:

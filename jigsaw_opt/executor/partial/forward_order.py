@@ -6,10 +6,10 @@ that two modules share, has the place of its first use.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from itertools import accumulate, count
+from itertools import accumulate, chain, count
 from traceback import walk_stack
 from typing import Any
 
@@ -79,7 +79,7 @@ def observe(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], 
     model, order = eager(model), ForwardOrder()
     clock = count()
     copies = _copied((args, kwargs))
-    with _undisturbed(model):
+    with undisturbed(model), torch.compiler.set_stance("force_eager"):
         with (
             frozen([p for p in model.parameters() if p.requires_grad]),
             first_calls(model.named_modules(), lambda name, _: order.calls.setdefault(name, next(clock))),
@@ -98,7 +98,7 @@ def undisturbed_outputs(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping
     """Return the outputs of one more forward pass, which leaves everything as it was, as `observe` does."""
     model = eager(model)
     copies = _copied((args, kwargs))
-    with _undisturbed(model):
+    with undisturbed(model), torch.compiler.set_stance("force_eager"):
         return model(*copies[0], **copies[1])
 
 
@@ -166,24 +166,30 @@ def is_raised(value: Tensor, inputs: list[Tensor]) -> bool:
 
 
 @contextmanager
-def _undisturbed(model: nn.Module) -> Iterator[None]:
-    """Put parameters, buffers and the random generators back as they were; compile nothing meanwhile."""
-    kept: list[tuple[dict[str, Any], str, Tensor | None]] = [
-        (own, name, tensor)
-        for module in model.modules()
-        for own in (module._parameters, module._buffers)
-        for name, tensor in own.items()
-    ]
-    copies = {tensor: tensor.detach().clone() for *_, tensor in kept if tensor is not None}
-    devices = sorted({p.device.index for p in model.parameters() if p.device.type == "cuda"})
-    try:
-        with torch.random.fork_rng(devices=devices), own_draws(0), torch.compiler.set_stance("force_eager"):
-            yield
-    finally:
-        for own, name, tensor in kept:
-            own[name] = tensor
+def undisturbed(
+    model: nn.Module, others: Iterable[Tensor] = (), place: torch.device | None = None
+) -> Iterator[Callable[[], None]]:
+    """Put parameters, buffers, other tensors and random generators back; yield what puts back all but the generators.
+
+    `place`: where copies are held; None for where each tensor is.
+    """
+    holders: Iterator[dict[str, Any]] = chain.from_iterable((m._parameters, m._buffers) for m in model.modules())
+    held = [(own, dict(own)) for own in holders]
+    own = dict.fromkeys(tensor for _, kept in held for tensor in kept.values() if tensor is not None)
+    copies = {t: t.detach().to(place or t.device, copy=True) for t in own | dict.fromkeys(others)}
+    devices = sorted({tensor.device.index for tensor in copies if tensor.device.type == "cuda"})
+
+    def put_back() -> None:
+        for now, kept in held:
+            now.update(kept)
         for tensor, value in copies.items():
             tensor.data.copy_(value)
+
+    with torch.random.fork_rng(devices=devices), own_draws(0):
+        try:
+            yield put_back
+        finally:
+            put_back()
 
 
 def _copied(inputs: Any) -> Any:

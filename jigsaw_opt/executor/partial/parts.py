@@ -1,4 +1,4 @@
-"""The parts of a model between its cuts: which parameters each has, which outputs need gradients, and what it costs."""
+"""The parts of a model between its cuts: their parameters, which outputs need gradients, and what levels reach."""
 
 from __future__ import annotations
 
@@ -173,26 +173,21 @@ def split_alike(
     `group`: the processes; None for all.
     """
     own = split(model, order, cuts)
-    names = [name for name, _ in eager(model).named_modules()]
     parameters = list(eager(model).parameters())
     place = {p: at for at, p in enumerate(parameters)}
-    facts = [*map(names.index, own.cuts), *own.backward_us]
-    facts += [number for p, bucket in own.buckets.items() for number in (place[p], 0 if p in own.unused else bucket)]
-    told = torch.tensor(facts, dtype=torch.int64, device=parameters[0].device)
-    dist.broadcast(told, group_src=0, group=group)
-    said = told.tolist()
-    found, backward_us = [names[at] for at in said[: own.depth - 1]], said[own.depth - 1 : 2 * own.depth - 1]
+    used = [(place[p], 0 if p in own.unused else bucket) for p, bucket in own.buckets.items()]
+    told: list[Any] = [own.cuts, own.backward_us, used]
+    dist.broadcast_object_list(told, group_src=0, group=group, device=parameters[0].device)
+    found, backward_us, used = told
     parts = split(model, order, found) if order.calls.keys() >= set(found) else None
     seen = torch.tensor(
-        [0 if parts is None or p in parts.unused else parts.buckets[p] for p in parameters], device=told.device
+        [0 if parts is None or p in parts.unused else parts.buckets[p] for p in parameters], device=parameters[0].device
     )
     dist.all_reduce(seen, dist.ReduceOp.MAX, group)
-    elsewhere, rest = seen.tolist(), said[2 * own.depth - 1 :]
-    buckets = {parameters[at]: bucket or elsewhere[at] for at, bucket in zip(rest[::2], rest[1::2], strict=True)}
+    elsewhere = seen.tolist()
+    buckets = {parameters[at]: bucket or elsewhere[at] for at, bucket in used}
     unused = frozenset(p for p, bucket in buckets.items() if not bucket)
-    return ModelParts(
-        tuple(found), {p: bucket or own.depth for p, bucket in buckets.items()}, tuple(backward_us), unused
-    )
+    return ModelParts(found, {p: bucket or own.depth for p, bucket in buckets.items()}, backward_us, unused)
 
 
 _Places = frozenset[tuple[Any, ...]]
@@ -251,3 +246,74 @@ def _kind(module: nn.Module, inputs: Any, outputs: Any) -> Hashable:
         tuple(value.requires_grad for _, value in placed(inputs)),
         tuple(at for at, _ in placed(outputs)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class LevelReach:
+    """The reach of a backward pass to a level.
+
+    `cut`: module at whose first call the level begins; None for full depth. `share`: share of the time of the whole
+    backward pass; None where none could be timed, for no output has a graph.
+    """
+
+    level: int
+    cut: str | None
+    parameters: int
+    gradient_bytes: int
+    share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """The levels of a model, from the output on; as text it is a table.
+
+    `levels`: what each level reaches, from level 1. `unused`: trained numbers that no first pass used, so that they
+    belong to the deepest level alone.
+    """
+
+    levels: tuple[LevelReach, ...]
+    unused: int = 0
+
+    def __str__(self) -> str:
+        rows = [("level", "from", "parameters", "bytes", "share")]
+        rows += [
+            (
+                str(level.level),
+                level.cut or "the input",
+                f"{level.parameters:,}",
+                f"{level.gradient_bytes:,}",
+                _percent(level.share),
+            )
+            for level in self.levels
+        ]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join(cell.ljust(width) if at == 1 else cell.rjust(width) for at, (cell, width) in enumerate(pairs))
+            for pairs in (zip(row, widths, strict=True) for row in rows)
+        ]
+        if self.unused:
+            lines.append(f"the first pass did not use {self.unused:,} of these parameters: they are in the last level")
+        return "\n".join(lines)
+
+
+def _percent(share: float | None) -> str:
+    return "?" if share is None else f"{share:.0%}"
+
+
+def describe(parts: ModelParts) -> Description:
+    """Return what the levels reach."""
+    trained = [(bucket, p) for p, bucket in parts.buckets.items() if p.requires_grad]
+    total_us = sum(parts.backward_us)
+    rows = []
+    for level in range(1, parts.depth + 1):
+        own = [p for bucket, p in trained if bucket <= level]
+        rows.append(
+            LevelReach(
+                level,
+                parts.cuts[-level] if level < parts.depth else None,
+                sum(p.numel() for p in own),
+                sum(p.nbytes for p in own),
+                sum(parts.backward_us[-level:]) / total_us if total_us else None,
+            )
+        )
+    return Description(tuple(rows), sum(p.numel() for p in parts.unused if p.requires_grad))

@@ -14,20 +14,25 @@ from jigsaw_opt.errors import RunFailedError, UsageError, unsupported
 from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
 from jigsaw_opt.executor.partial.agreement import (
     model_facts,
+    place_in,
     require_batches,
     require_equal_parameters,
     require_equal_passes,
     require_equal_shapes,
 )
-from jigsaw_opt.executor.partial.averaging import GradientAverage, ParameterRun, broadcast, runs_of, without
-from jigsaw_opt.executor.partial.communication_hook import CommunicationHook
+from jigsaw_opt.executor.partial.averaging import (
+    CommunicationHook,
+    GradientAverage,
+    ParameterRun,
+    broadcast,
+    runs_of,
+    without,
+)
 from jigsaw_opt.executor.partial.forward_order import ForwardOrder
 from jigsaw_opt.executor.partial.parts import ModelParts, split, split_alike
 from jigsaw_opt.executor.partial.passes import BackwardPass
-from jigsaw_opt.executor.partial.requirements import place_in
 from jigsaw_opt.executor.partial.transfers import next_number, own_group, send
 from jigsaw_opt.executor.partial.turns import Turns
-from jigsaw_opt.problem.costs import contributors
 
 
 class Workers:
@@ -140,9 +145,8 @@ class Workers:
         ended = self._agree(self._pass_facts(module, iteration, levels), iteration, has_ended=True)
         if len(ended) < self.count:
             left, exchange = without(levels, ended), self._exchange()
-            for at, run in enumerate(self._runs):
-                if contributors(left, run.bucket):
-                    run.exchange(exchange, left, self.hook, at, at + 1 == len(self._runs))
+            for run in self._runs:
+                run.exchange(exchange, left, self.hook)
             if self._broadcast_buffers:
                 self._share(list(module.buffers()), left.index(max(left)))
         return ended
@@ -161,7 +165,7 @@ class Workers:
 
     def _agree(self, facts: dict[str, str], iteration: int, has_ended: bool = False) -> frozenset[int]:
         """Return who has no batch left; raise where the processes differ, or where that is to end the training."""
-        device = self._runs[0].parameters[0].device
+        device = self._runs[0].parameters()[0].device
         try:
             ended = require_equal_passes(facts, device, own_group(self.group), has_ended)
         except RuntimeError as error:  # of torch, which has no other type for them

@@ -22,14 +22,20 @@ from torch.autograd import Variable
 
 from jigsaw_opt.errors import UsageError, not_together
 from jigsaw_opt.executor.models.leveled_model import frozen
-from jigsaw_opt.executor.partial.description import Description, describe
+from jigsaw_opt.executor.partial.agreement import require_outermost, require_trainable
 from jigsaw_opt.executor.partial.forward_order import is_raised, observe
 from jigsaw_opt.executor.partial.level_rules import LevelRule, Levels, level_rule, require_picklable
 from jigsaw_opt.executor.partial.module_wrapper import ModuleWrapper, WeakCall, sharing
 from jigsaw_opt.executor.partial.outputs import tensors
-from jigsaw_opt.executor.partial.parts import GradientNeeds, ModelParts, are_cuts, require_modules
+from jigsaw_opt.executor.partial.parts import (
+    Description,
+    GradientNeeds,
+    ModelParts,
+    are_cuts,
+    describe,
+    require_modules,
+)
 from jigsaw_opt.executor.partial.passes import BackwardPass, ForwardPass, of_unseen_outputs
-from jigsaw_opt.executor.partial.requirements import require_outermost, require_trainable
 from jigsaw_opt.executor.partial.turns import turns_of
 from jigsaw_opt.executor.partial.workers import Workers
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from jigsaw_opt.executor.randomness import own_draws
+from jigsaw_opt.executor.partial.forward_order import undisturbed
 
 _DENORMAL = 1e-40
 """A denormal number in single precision."""
@@ -34,7 +34,7 @@ def flushed_denormals() -> Iterator[None]:
 def moved_to(device: torch.device, held: nn.Module) -> Iterator[None]:
     """Have the children of a module on a device in the block, and put them back afterwards."""
     homes = {child: next((p.device for p in child.parameters()), device) for child in held.children()}
-    buffers = _buffers(held)
+    buffers = {module: dict(module._buffers) for module in held.modules()}
     try:
         for child in homes:
             child.to(device)
@@ -42,7 +42,9 @@ def moved_to(device: torch.device, held: nn.Module) -> Iterator[None]:
     finally:
         for child, home in homes.items():
             child.to(home)
-        _put_back(buffers)
+        for module, own in buffers.items():  # there may be others or further ones now
+            module._buffers.clear()
+            module._buffers.update(own)
 
 
 @contextmanager
@@ -56,17 +58,20 @@ def restored(held: nn.Module, optimiser: torch.optim.Optimizer) -> Iterator[Call
     ours = [p for group in optimiser.param_groups for p in group["params"]]
     gradients = {p: p.grad for p in (*held.parameters(), *ours)}
     flags = [(module, module.training) for module in held.modules()]
-    buffers = _buffers(held)
-    tensors = [*gradients, *(b for own in buffers.values() for b in own.values() if b is not None)]
-    reset_tensors, reset_optimiser = _kept(tensors), _kept_optimiser(optimiser)
+    state: dict[Any, dict[str, Any]] = {p: dict(own) for p, own in optimiser.state.items()}
+    options = [dict(group) for group in optimiser.param_groups]
+    others = [*ours, *(leaf for leaf in tree_leaves(list(state.values())) if isinstance(leaf, Tensor))]
+    # Copies are on the CPU, for devices are often full.
+    with flushed_denormals(), undisturbed(held, others, torch.device("cpu")) as put_back:
 
-    def reset() -> None:
-        _put_back(buffers)
-        reset_tensors()
-        reset_optimiser()
+        def reset() -> None:
+            put_back()
+            optimiser.state.clear()
+            optimiser.state.update({p: dict(own) for p, own in state.items()})
+            for group, kept in zip(optimiser.param_groups, options, strict=True):
+                group.clear()
+                group.update(kept)
 
-    devices = sorted({t.device.index for t in tensors if t.device.type == "cuda"})
-    with flushed_denormals(), torch.random.fork_rng(devices=devices), own_draws(0):
         try:
             for child in held.children():
                 if not child.training:
@@ -80,41 +85,3 @@ def restored(held: nn.Module, optimiser: torch.optim.Optimizer) -> Iterator[Call
                 parameter.grad = gradient
             for module, flag in flags:
                 module.training = flag
-
-
-def _buffers(held: nn.Module) -> dict[nn.Module, dict[str, Tensor | None]]:
-    return {module: dict(module._buffers) for module in held.modules()}
-
-
-def _put_back(buffers: dict[nn.Module, dict[str, Tensor | None]]) -> None:
-    """Give modules their buffers again, where they have others or further ones now."""
-    for module, own in buffers.items():
-        module._buffers.clear()
-        module._buffers.update(own)
-
-
-def _kept(tensors: Iterable[Tensor]) -> Callable[[], None]:
-    """Return what gives tensors their values of now; copies are on the CPU, for devices are often full."""
-    copies = [(tensor, tensor.detach().to("cpu", copy=True)) for tensor in tensors]
-
-    def reset() -> None:
-        for tensor, copy in copies:
-            tensor.data.copy_(copy)
-
-    return reset
-
-
-def _kept_optimiser(optimiser: torch.optim.Optimizer) -> Callable[[], None]:
-    state: dict[Any, dict[str, Any]] = {p: dict(own) for p, own in optimiser.state.items()}
-    reset_tensors = _kept(leaf for leaf in tree_leaves(list(state.values())) if isinstance(leaf, Tensor))
-    groups = [dict(group) for group in optimiser.param_groups]
-
-    def reset() -> None:
-        optimiser.state.clear()
-        optimiser.state.update({p: dict(own) for p, own in state.items()})
-        for group, kept in zip(optimiser.param_groups, groups, strict=True):
-            group.clear()
-            group.update(kept)
-        reset_tensors()
-
-    return reset
