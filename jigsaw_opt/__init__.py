@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.solvers.solve import solve
     from jigsaw_opt.solvers.solve_state.request import Solver
     from jigsaw_opt.solvers.solving import Solving, solve_async, solving
-    from jigsaw_opt.sweeps.advise import advise
+    from jigsaw_opt.sweeps.calls import advise
     from jigsaw_opt.views.export import export
     from jigsaw_opt.views.html import picture
 
@@ -120,7 +120,7 @@ _NAMES = {
     "solvers.solve": ("solve",),
     "solvers.solving": ("Solving", "solve_async", "solving"),
     "views.export": ("export",),
-    "sweeps.advise": ("advise",),
+    "sweeps.calls": ("advise",),
     "views.html": ("picture",),
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}

@@ -17,7 +17,7 @@ from jigsaw_opt.sweeps.intervals import MeanInterval
 from jigsaw_opt.sweeps.job_times import JobChanges, job_changes
 from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.simulations import task_of
-from jigsaw_opt.sweeps.task import SweepEngine, SweepTask, never, sweep
+from jigsaw_opt.sweeps.task import SweepTask
 from jigsaw_opt.sweeps.variants import Variant, reads_limits, variants
 from jigsaw_opt.text import nearest
 
@@ -168,34 +168,21 @@ class Advisor:
         """Return what is simulated with the first seed: under today's policy, then under the others."""
         return (self.settings[self.seeds[0]].under(words) for words in self.policies)
 
-    def compare(
-        self,
-        record: Record,
-        engine: SweepEngine,
-        report: Callable[[dict[str, Any], int, int], None],
-        stopped: Callable[[], bool] = never,
-    ) -> None:
+    def compare(self, run: Callable[[Sequence[SweepTask]], None]) -> None:
         """Simulate every policy with every seed, the first seed first; see `_run`.
 
         Today's policy comes first and those that plan reservations, which takes long, come last: who stops it meanwhile
         has a comparison of the others.
 
-        `record`: rows so far; new ones are added. `report`: takes a row, how many are finished and how many there are.
+        `run`: simulates what has no row yet.
         """
         order = sorted(self.policies, key=lambda words: (words != self.today, reads_limits(words)))
-        self._run(map(_changes_of, order), record, engine, report, stopped)
+        self._run(map(_changes_of, order), run)
 
-    def vary(
-        self,
-        record: Record,
-        engine: SweepEngine,
-        report: Callable[[dict[str, Any], int, int], None],
-        stopped: Callable[[], bool] = never,
-    ) -> None:
+    def vary(self, record: Record, run: Callable[[Sequence[SweepTask]], None]) -> None:
         """Simulate changes of the best policy's settings and of today's options, once compared; see `_run`.
 
-        `record`: rows so far, with those of `compare`; new ones are added. `report`: takes a row, how many are finished
-        and how many there are.
+        `record`: rows so far, with those of `compare`. `run`: simulates what has no row yet.
         """
         best = self._best(record)
         if best is None:
@@ -208,7 +195,7 @@ class Advisor:
             *(_changes_of(self.today, today) for today in self._todays),
             *(_changes_of(best, variant) for variant in self._variants),
         ]
-        self._run(every, record, engine, report, stopped)
+        self._run(every, run)
 
     def advice(self, record: Record) -> Advice:
         """Return what the rows that are there say."""
@@ -250,22 +237,11 @@ class Advisor:
                 possible.append(variant)
         return possible
 
-    def _run(
-        self,
-        every: Iterable[_Changes],
-        record: Record,
-        engine: SweepEngine,
-        report: Callable[[dict[str, Any], int, int], None],
-        stopped: Callable[[], bool],
-    ) -> None:
-        """Simulate what has no row yet.
-
-        `every`: what is simulated, with every seed; the first seed of all comes first, so that a part is a comparison.
-        `report`: receives each new row, how many of the simulations have a row by then, and how many there are.
-        """
+    def _run(self, every: Iterable[_Changes], run: Callable[[Sequence[SweepTask]], None]) -> None:
+        """Simulate each with every seed; the first seed of all comes first, so that a part is a comparison."""
         by_seed = [self._tasks_of(changes) for changes in every]
         tasks = {(task := row[seed]).key: task for seed in self.seeds for row in by_seed}
-        sweep([*tasks.values()], engine, record, report, stopped)
+        run([*tasks.values()])
 
     def _tasks_of(self, changes: _Changes) -> dict[int, SweepTask]:
         """Return a task a seed, remembered."""

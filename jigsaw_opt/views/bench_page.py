@@ -22,6 +22,7 @@ from jigsaw_opt.sweeps.bench.summary import (
     time_profile,
 )
 from jigsaw_opt.text import counted, printable
+from jigsaw_opt.views.measures import MeasureName
 from jigsaw_opt.views.page import filled
 
 _CALLED = {"objective": "the objective", "primal_dual_integral": "the gap over time, gap × s,"}
@@ -33,45 +34,32 @@ _LEAST_SECONDS = 0.01
 _MOMENTS = 80
 _NEAR = 0.01
 """Within this share of the best objective a run is taken for as good."""
-_MEASURES = (
-    (
-        "objective_ratio",
-        "objective ratio",
-        "",
-        "objective by the best one of all runs, geometric mean; 1 is best",
+_MEASURES = {
+    "objective_ratio": MeasureName(
+        "objective ratio", "", "objective by the best one of all runs, geometric mean; 1 is best"
     ),
-    (
-        "mean_gap",
+    "mean_gap": MeasureName(
         "mean gap",
         "share",
-        "how far a plan may be above the best possible: (objective − bound) / objective; median over seeds, mean over"
-        " instances; less is better",
+        "how far a plan may be above the best possible: (objective − bound) / objective; median over seeds, mean"
+        " over instances; less is better",
     ),
-    ("worst_gap", "worst gap", "share", "the greatest of these medians; less is better"),
-    (
-        "primal_dual_integral",
-        "gap × s",
-        "s",
-        "the gap added up over time; a second without a plan counts as 1; less is better",
+    "worst_gap": MeasureName("worst gap", "share", "the greatest of these medians; less is better"),
+    "primal_dual_integral": MeasureName(
+        "gap × s", "s", "the gap added up over time; a second without a plan counts as 1; less is better"
     ),
-    (
-        "seconds_to_objective",
-        "s to objective",
-        "s",
-        "until the final objective was found, geometric mean; less is better",
+    "seconds_to_objective": MeasureName(
+        "s to objective", "s", "until the final objective was found, geometric mean; less is better"
     ),
-    (
-        "time_ratio",
-        "time ratio",
-        "",
-        "time to an objective that all reach by that of the fastest, geometric mean; 1 is best",
+    "time_ratio": MeasureName(
+        "time ratio", "", "time to an objective that all reach by that of the fastest, geometric mean; 1 is best"
     ),
-    ("runs", "runs", "", "of all instances and seeds"),
-    ("with_plan", "plans", "", "runs that found a plan"),
-    ("proven", "proven", "", "runs that proved their plan optimal, or that there is none"),
-    ("errors", "errors", "", "runs that failed"),
-)
-"""Field of `Cell`, name, unit and meaning; each is defined in docs/bench.md."""
+    "runs": MeasureName("runs", "", "of all instances and seeds"),
+    "with_plan": MeasureName("plans", "", "runs that found a plan"),
+    "proven": MeasureName("proven", "", "runs that proved their plan optimal, or that there is none"),
+    "errors": MeasureName("errors", "", "runs that failed"),
+}
+"""By field of `Cell`; each is defined in docs/bench.md."""
 
 
 def verdicts(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -164,7 +152,7 @@ def bench_html(rows: Sequence[Row], older: tuple[str, Against] | None = None) ->
             }
             for name, own in lines.items()
         ],
-        "measures": [dict(zip(("key", "name", "unit", "meaning"), measure, strict=True)) for measure in _MEASURES],
+        "measures": [{"key": key, **measure._asdict()} for key, measure in _MEASURES.items()],
         "cells": [_cell(cell) for cell in summary(rows)],
         "instances": instances,
         "against": older and _against(*older),
@@ -173,12 +161,11 @@ def bench_html(rows: Sequence[Row], older: tuple[str, Against] | None = None) ->
 
 
 def _against(folder: str, judged: Against) -> dict[str, object]:
-    called = {key: name for key, name, _, _ in _MEASURES}
     changes = [
         {
             **asdict(change),
             "line": printable(line_name(change.solver, change.time_limit)),
-            "measure": called.get(change.measure, change.measure),
+            "measure": _MEASURES[change.measure].name if change.measure in _MEASURES else change.measure,
         }
         for change in judged.changes
     ]

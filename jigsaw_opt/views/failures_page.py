@@ -190,9 +190,7 @@ def _told(words: FailureDescription, effect: FailureEffect, repair: FailureRepai
         "slowest": printable(f"{slowest[0]} {slowest[1].transfer}: {slowest[1].old_us:,} to {slowest[1].new_us:,} µs")
         if slowest is not None
         else "",
-        "stopped": list(map(printable, effect.stopped)),
-        "broken": list(map(printable, effect.broken)),
-        "rerouted": list(map(printable, effect.rerouted)),
+        **{name: list(map(printable, getattr(effect, name))) for name in ("stopped", "broken", "rerouted")},
     }
     if repair is not None:
         told["repaired"] = words.repair(repair)

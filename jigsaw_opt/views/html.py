@@ -87,10 +87,7 @@ def _phases_data(picture: Picture) -> dict[str, object]:
 def _rows(picture: Picture) -> Iterator[dict[str, object]]:
     """Yield a row for each lane, with the start and end of each phase and its number among all."""
     for lane in picture.lanes:
-        job, parts = (
-            lane.intervals[0].job,
-            [(interval.start_us, interval.end_us, interval.number) for interval in lane.intervals],
-        )
+        job, parts = lane.intervals[0].job, [(each.start_us, each.end_us, each.number) for each in lane.intervals]
         row = {"group": lane.group, "job": job, "name": printable(lane.name), "colour": picture.colours[job]}
         yield row | {"parts": parts, "measured": lane.is_measured}
 
@@ -117,20 +114,18 @@ def _phase(picture: Picture, placed: tuple[int, int, Phase], explained: bool) ->
 
 
 def _jobs(picture: Picture) -> Iterator[dict[str, object]]:
-    of_jobs = zip(
-        picture.instance.jobs, picture.colours, picture.depths, picture.operations, picture.edges, strict=True
-    )
-    for number, (job, colour, depth, names, edges) in enumerate(of_jobs):
+    colours, depths, operations, edges = picture.colours, picture.depths, picture.operations, picture.edges
+    for number, job in enumerate(picture.instance.jobs):
         story = picture.stories.get(number)
         yield {
             "name": printable(job.name),
-            "colour": colour,
-            "depth": depth,
+            "colour": colours[number],
+            "depth": depths[number],
             "release": job.release_us,
             "deadline": job.deadline_us,
             "model": counted(job.workers, "slot") if job.model is None else printable(job.model),
-            "operations": list(map(printable, names)),
-            "edges": edges,
+            "operations": list(map(printable, operations[number])),
+            "edges": edges[number],
             "story": None if story is None else told_story(story),
         }
 

@@ -175,18 +175,9 @@ def _data(setting: Setting, outcome: SimulationOutcome, summary: SimulationSumma
         "charts": _charts(setting, outcome),
         "models": [{"name": printable(model), "colour": job_colour(k)} for k, model in enumerate(models)],
         "jobs": [
-            [
-                printable(job.name),
-                number[_model_name(job)],
-                job.submit_us,
-                r.finish_us,
-                r.restarts,
-                record.waited,
-                record.held,
-                record.paused,
-            ]
-            for r, record in zip(outcome.jobs, times, strict=True)
-            for job in (jobs[r.index],)
+            [printable(job.name), number[_model_name(job)], job.submit_us, record.finish_us, record.restarts, *spent]
+            for record, spent in zip(outcome.jobs, times, strict=True)
+            for job in (jobs[record.index],)
         ],
         "findings": findings(setting, outcome),
         "waits": [record.index for record, _ in waits(setting, outcome, _WAITS)],

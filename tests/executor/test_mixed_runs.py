@@ -12,7 +12,7 @@ import pytest
 from replayed import run
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.cli.training.run_report import print_replay
+from jigsaw_opt.cli.training.run import print_replay
 from jigsaw_opt.documents import (
     decode_instance,
     instance_sha256,

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from jigsaw_opt.sweeps.intervals import MeanInterval
 from jigsaw_opt.sweeps.job_times import Group, Waits, job_changes
 from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.simulations import is_row
-from jigsaw_opt.sweeps.task import SweepTask, TaskOutcome, never
+from jigsaw_opt.sweeps.task import SweepTask, TaskOutcome, never, sweep
 from jigsaw_opt.sweeps.variants import variants
 from jigsaw_opt.views.sweep_page import advice_html
 from tests.refusals import misuse
@@ -73,8 +74,9 @@ def advised(
             seen.append((finished, count))
 
     with Record(path) as record:
-        advisor.compare(record, engine, report)
-        advisor.vary(record, engine, report)
+        run = partial(sweep, engine=engine, record=record, report=report)
+        advisor.compare(run)
+        advisor.vary(record, run)
         return advisor.advice(record), engine
 
 
@@ -152,7 +154,7 @@ def test_who_stops_a_comparison_has_that_of_the_fast_policies(queue: str, tmp_pa
     assert advisor.seeds == (0,)
     engine = Clock({"las": 5, "backfill": 35, "fifo": 6.5, "srtf": 4.5})
     with Record(tmp_path / "rows.jsonl") as record:
-        advisor.compare(record, engine, lambda *_: None, lambda: engine.now_s >= 20)
+        advisor.compare(partial(sweep, engine=engine, record=record, stopped=lambda: engine.now_s >= 20))
         advice = advisor.advice(record)
     assert engine.lost == ["backfill"]
     told = {policy.policy: (policy.seeds, policy.error) for policy in advice.policies}

@@ -16,7 +16,7 @@ from jigsaw_opt.cli.common.sweeping import came_to, engine_arguments, engine_of,
 from jigsaw_opt.text import json_text
 
 if TYPE_CHECKING:
-    from jigsaw_opt.sweeps.advise import PolicyAdvice
+    from jigsaw_opt.sweeps.calls import PolicyAdvice
 
 EXAMPLE = "jigsaw advise week --cluster 8x4 -o advice"
 _SHOWN = (
@@ -45,7 +45,8 @@ ARGUMENTS: Arguments = {
 def run(arguments: argparse.Namespace) -> int:
     """Simulate what has no row yet, write the page, print the answer; a signal meanwhile skips the rest."""
     from jigsaw_opt.documents import write_atomically
-    from jigsaw_opt.sweeps.advise import DOCUMENT, PAGE, ROWS, advise
+    from jigsaw_opt.sweeps.calls import DOCUMENT, PAGE, advise
+    from jigsaw_opt.sweeps.folder import ROWS
     from jigsaw_opt.views.sweep_page import advice_html
 
     folder, cancel = arguments.output, Event()

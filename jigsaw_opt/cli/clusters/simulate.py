@@ -141,8 +141,8 @@ def _print(summary: SimulationSummary) -> None:
 
 def _sweep(arguments: argparse.Namespace) -> int:
     """Simulate what has no row yet, write the page, print the means over the seeds; a signal skips the rest."""
+    from jigsaw_opt.sweeps.calls import REPORT, simulate_all
     from jigsaw_opt.sweeps.folder import ROWS
-    from jigsaw_opt.sweeps.simulate_all import PAGE, simulate_all
 
     if arguments.until is not None or arguments.resume:
         raise not_together(
@@ -163,7 +163,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
         **given_parts(arguments),
     )
     warn_of_policies(arguments.policy)
-    _draw_sweep(found, arguments.output / PAGE)
+    _draw_sweep(found, arguments.output / REPORT)
     return tell_sweep(arguments, found, _print_cells)
 
 

@@ -11,13 +11,13 @@ from jigsaw_opt.cli.common.options import effort, layer_graph
 from jigsaw_opt.cli.common.output import emit, ended, note, print_json, print_table, require_output
 from jigsaw_opt.cli.common.parser import option_of, range_of, require_none, size_of, whole_numbers
 from jigsaw_opt.cli.common.progress import searched
-from jigsaw_opt.cli.training.pipeline_cuts import CUTS, UNKNOWN_INPUT, print_cuts
 from jigsaw_opt.errors import OutOfTimeError, UsageError, missing_option, not_together
-from jigsaw_opt.text import named
+from jigsaw_opt.text import counted, named
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from jigsaw_opt.planning.joint import CutPipeline
     from jigsaw_opt.planning.partition.result import Partition
     from jigsaw_opt.planning.pipeline.asynchronous import AsyncSchedule
     from jigsaw_opt.planning.pipeline.costs import PipelineCosts
@@ -46,6 +46,25 @@ _LISTS = {
 _COSTS: Arguments = {
     f"{option_of(name)} {'US' if name.endswith('_us') else 'BYTES'},…": text for name, text in _LISTS.items()
 }
+_UNKNOWN_INPUT = "bytes of the model's input are not known: a first stage that recomputes holds it, and none count"
+"""What is said of a profile, or of a partition, where a stage may recompute."""
+_CUTS: Arguments = {
+    "--stages N": "cut PROFILE for so many devices",
+    "--bandwidth RATE": {"help": "bytes per second between neighbours (default: no time to send)", "type": int},
+    "--latency-us US": "microseconds of a message that do not depend on its size (default: 0)",
+    "--batch N": "samples of a step, which its micro-batches share (default: as measured)",
+    "--profile-batch N": "samples that were measured, where PROFILE does not say",
+    "--virtual V": {"help": "stages of a device, also a range as in 1..3 (default: 1)", "type": range_of},
+    "--placement loop|v|any": "where several stages of a device are; loop: in turn on all devices, as in interleaved"
+    " schedules and Megatron-LM; v: there and back (default: any, whichever is best)",
+    "--recompute none|all|auto": "stages that compute their activations again before their backward pass (default:"
+    " none)",
+    "--cuts FILE": "write the stages with their layers, as a partition",
+    "--baseline slowest-stage|gpipe|1f1b|interleaved|zb-h1|zb-h2|v-half": "say what is gained over this schedule on"
+    " the cut whose slowest stage is fastest; slowest-stage: over the best of them",
+}
+"""Arguments of a profile that is to be cut."""
+_YES = {True: "yes", False: "no"}
 ARGUMENTS: Arguments = {
     "[partition] FILE": {
         "help": "what `jigsaw partition -o` wrote, or a profile that --stages cuts; - reads standard input",
@@ -66,7 +85,7 @@ ARGUMENTS: Arguments = {
     "--in-flight N": "async: minibatches under way at most (default: as many as the least initiation interval takes)",
     "--horizon finite|cyclic": "horizon of the instance written (default: finite)",
     "--name NAME = pipeline": "name of the instance; with --into, of the job",
-    "cuts and schedule together:": CUTS,
+    "cuts and schedule together:": _CUTS,
     "costs of each stage, in place of a partition; one value is for all:": _COSTS,
     "together with other jobs:": {
         "--into INSTANCE": "write this instance with the pipeline as one more job, which `jigsaw solve` orders; of"
@@ -134,7 +153,7 @@ def _finish(arguments: argparse.Namespace, found: Planned[PipelineDetails], inte
     if isinstance(details, PipelineProblem):
         _print_jobs(found.instance, arguments.json)
     elif isinstance(details, CutPipeline):
-        print_cuts(found, details, arguments.baseline, arguments.json)
+        _print_cuts(found, details, arguments.baseline, arguments.json)
     elif isinstance(details, AsyncSchedule):
         _print(arguments, found, *_steady(details))
     else:
@@ -157,7 +176,7 @@ def _source(arguments: argparse.Namespace) -> LayerGraph | Partition | PipelineC
     if arguments.stages is None and likely_form(text) == "partition":
         partition = decode_partition(text, source=arguments.partition)
         if partition.stages[0].recompute and partition.stages[0].input_bytes is None:
-            note(f"{arguments.partition}: {UNKNOWN_INPUT}")
+            note(f"{arguments.partition}: {_UNKNOWN_INPUT}")
         return partition
     return _profile(arguments, text)
 
@@ -187,7 +206,7 @@ def _profile(arguments: argparse.Namespace, text: bytes) -> LayerGraph:
 
     graph, stated = layer_graph(text, arguments.partition, arguments.gpu_type), arguments.profile_batch
     if arguments.recompute not in (None, "none") and not graph.knows_input:
-        note(f"{arguments.partition}: {UNKNOWN_INPUT}")
+        note(f"{arguments.partition}: {_UNKNOWN_INPUT}")
     if None not in (stated, graph.batch) and stated != graph.batch:
         told = f"{arguments.partition} says that {graph.batch} samples were measured; --batch says how many a step has"
         raise not_together("--profile-batch", f"--profile-batch {stated}: {told}")
@@ -269,3 +288,80 @@ def _print(
         print(f"a minibatch every {document['initiation_interval_us']} us, {document['in_flight']} in flight")
     print(f"{status}: no {document['bound_of'].removesuffix('_us')} is below {document['bound_us']} us\n")
     print_table(headers, rows, right=set(headers))
+
+
+def _print_cuts(found: Planned[Any], details: CutPipeline, baseline: str | None, as_json: bool) -> None:
+    """Print stages and schedules of a profile that was cut."""
+    from jigsaw_opt.planning.joint.comparison import step_range_us
+
+    scatter, other = step_range_us(details), details.baseline_us
+    document = _cuts_document(found, details) | ({} if scatter is None else {"makespan_range_us": list(scatter)})
+    if baseline is not None:
+        document["baseline"] = {"name": baseline, "makespan_us": other}
+    if as_json:
+        print_json(document)
+        return
+    _print_cuts_tables(document)
+    between = "" if scatter is None else f" ({scatter[0]} to {scatter[1]} us by the scatter of the layers)"
+    step, batches = document["makespan_us"], counted(document["micro_batches"], "micro-batch", "es")
+    print(f"\n{step} us a step{between}, {batches}", end="")
+    print(f"; no pipeline that was allowed is below {found.bound} us (gap {100 * document['gap']:.1f} %)")
+    if other is not None:
+        # The baseline has a layout of its own, which may not have been allowed.
+        share = 1 - step / other
+        gained = f"{100 * abs(share):.1f} % {'shorter' if share >= 0 else 'longer'}"
+        print(f"the step is {gained} than with {baseline} on the balanced cut, which takes {other} us")
+    elif baseline is not None:
+        print(f"{baseline} on the balanced cut does not fit into the memory")
+
+
+def _cuts_document(found: Planned[Any], details: CutPipeline) -> dict[str, Any]:
+    """Return everything about a plan, as what JSON is made of."""
+    from dataclasses import asdict
+
+    from jigsaw_opt.planning.joint.comparison import rows_of
+
+    cut, layout, costs = details.cut, details.pipeline.layout, asdict(details.pipeline.costs)
+    stated = ("forward_us", "backward_us", "weight_us", "static_bytes", "activation_bytes")
+    stages = [
+        {
+            "device": layout.gpu_of[number],
+            "layers": list(details.table.positions.names(*span)),
+            "recompute": cut.recomputes[number],
+            **{name: costs[name][number] if costs[name] else None for name in stated},
+        }
+        for number, span in enumerate(cut.spans)
+    ]
+    return {
+        "status": "optimal" if found.bound == found.objective else "feasible",
+        "makespan_us": found.objective,
+        "bound_us": found.bound,
+        "gap": found.gap,
+        "micro_batches": layout.micro_batches,
+        "backward": "split" if layout.split else "combined",
+        "stages": stages,
+        "schedules": [asdict(row) for row in rows_of(details)],
+    }
+
+
+def _print_cuts_tables(document: dict[str, Any]) -> None:
+    rows = []
+    for number, stage in enumerate(document["stages"]):
+        names, whole = stage["layers"], stage["backward_us"] + (stage["weight_us"] or 0)
+        told = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]} ({len(names)})"
+        rows.append((number, stage["device"], told, stage["forward_us"], whole, _YES[stage["recompute"]]))
+    heads = ("stage", "device", "layers", "forward us", "backward us", "recompute")
+    print_table(heads, rows, right={"stage", "device", "forward us", "backward us"})
+    print()
+    schedules = [
+        (
+            each["name"],
+            each["makespan_us"],
+            f"{100 * each['bubble']:.1f} %",
+            max(each["peak_bytes"]),
+            _YES[each["fits"]],
+        )
+        for each in document["schedules"]
+    ]
+    heads_of_schedules = ("schedule", "step us", "bubble", "peak bytes", "fits")
+    print_table(heads_of_schedules, schedules, right={"step us", "bubble", "peak bytes"})
