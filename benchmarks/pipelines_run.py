@@ -22,9 +22,9 @@ from jigsaw_opt.executor.hosts.kinds import build_host
 from jigsaw_opt.executor.hosts.stages import StagesHost
 from jigsaw_opt.executor.processes import run_group
 from jigsaw_opt.executor.randomness import draw_number, own_draws
-from jigsaw_opt.executor.replay.clock import ReplayClock
 from jigsaw_opt.executor.replay.rank_process import stage_groups
-from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
+from jigsaw_opt.executor.schedules.clock import ReplayClock
+from jigsaw_opt.executor.schedules.request import ReplayRequest, StagedRun
 from jigsaw_opt.planning.pipeline.costs import PipelineCosts
 from jigsaw_opt.planning.pipeline.named import ORDERS
 from jigsaw_opt.planning.pipeline.orders import Orders, PipelineLayout

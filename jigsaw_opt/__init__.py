@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from jigsaw_opt.executor.following import following as following
     from jigsaw_opt.executor.partial import PartialBackprop as PartialBackprop
     from jigsaw_opt.executor.profiling import profile as profile
-    from jigsaw_opt.executor.replay.request import ReplayRequest
     from jigsaw_opt.executor.run_plan import run_plan
+    from jigsaw_opt.executor.schedules.request import ReplayRequest
     from jigsaw_opt.instances.conversion import read
     from jigsaw_opt.planning.burst.burst import burst
     from jigsaw_opt.planning.fill.fill import fill
@@ -86,7 +86,7 @@ _NAMES = {
     "executor.following": ("following",),
     "executor.partial": ("PartialBackprop",),
     "executor.profiling": ("profile",),
-    "executor.replay.request": ("ReplayRequest",),
+    "executor.schedules.request": ("ReplayRequest",),
     "executor.run_plan": ("run_plan",),
     "planning.partition.partition": ("partition",),
     "planning.pipeline.pipeline": ("pipeline",),

@@ -61,6 +61,12 @@ FLOORS = {
         *("placement", "share_rules", "policy_at_work"),
         *("policies", "live"),
     ),
+    "executor": (
+        *("randomness", "devices", "level_schedule", "torch_settings", "catalogue", "processes"),
+        *("models", "exchange", "partial", "user_code", "worker"),
+        *("schedules", "pipeline", "hosts", "replay", "run_plan", "following"),
+        "profiling",
+    ),
     "simulation": ("engine", "inputs", "prediction", "results", "simulate"),
 }
 """Folders and modules of rooms, from the ground up."""

@@ -21,8 +21,8 @@ from jigsaw_opt.checking.require import require_correct
 from jigsaw_opt.errors import RunFailedError, UsageError, malformed, missing_option, unsupported
 from jigsaw_opt.executor.partial.turns import set_turns
 from jigsaw_opt.executor.processes import TIMEOUT
-from jigsaw_opt.executor.replay.link_order import AnyStore, HashStore, PrefixStore, TCPStore
-from jigsaw_opt.executor.replay.order import BlockStep, ReplayExtent, ReplayOrder, TransferKey
+from jigsaw_opt.executor.schedules.link_order import AnyStore, HashStore, PrefixStore, TCPStore
+from jigsaw_opt.executor.schedules.order import BlockStep, ReplayExtent, ReplayOrder, TransferKey
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import JobPlan, Plan
 

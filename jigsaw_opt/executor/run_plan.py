@@ -8,7 +8,7 @@ from jigsaw_opt.arguments import typed
 from jigsaw_opt.errors import Problem, UsageError, argument
 from jigsaw_opt.executor import require_torch
 from jigsaw_opt.executor.catalogue import stages_entry
-from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
+from jigsaw_opt.executor.schedules.request import ReplayRequest, StagedRun
 from jigsaw_opt.instances.profiles import is_estimate
 from jigsaw_opt.planning.burst.schedule import burst_schedule
 from jigsaw_opt.planning.pipeline.model_parts import stated_parts

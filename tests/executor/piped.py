@@ -16,9 +16,9 @@ from jigsaw_opt.executor.hosts.host import HostSetting
 from jigsaw_opt.executor.hosts.kinds import build_host
 from jigsaw_opt.executor.hosts.stages import StagesHost
 from jigsaw_opt.executor.randomness import draw_number, own_draws
-from jigsaw_opt.executor.replay.clock import ReplayClock
 from jigsaw_opt.executor.replay.rank_process import run_rank, stage_groups
-from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
+from jigsaw_opt.executor.schedules.clock import ReplayClock
+from jigsaw_opt.executor.schedules.request import ReplayRequest, StagedRun
 from jigsaw_opt.planning.burst.schedule import burst_schedule
 from jigsaw_opt.planning.pipeline.torch_csv import flow_schedule
 

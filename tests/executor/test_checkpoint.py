@@ -16,7 +16,7 @@ from replayed import instance
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.executor.models.building import build
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
-from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.executor.schedules.request import ReplayRequest
 from jigsaw_opt.executor.worker import TrainingRecipe, Worker
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve

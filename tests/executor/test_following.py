@@ -23,9 +23,9 @@ from jigsaw_opt.errors import CheckFailedError, RunFailedError
 from jigsaw_opt.executor.following import PlanTurns, following
 from jigsaw_opt.executor.partial import PartialBackprop
 from jigsaw_opt.executor.processes import run_group
-from jigsaw_opt.executor.replay.clock import ReplayClock
-from jigsaw_opt.executor.replay.link_order import HashStore
-from jigsaw_opt.executor.replay.order import ReplayExtent, ReplayOrder, TransferKey
+from jigsaw_opt.executor.schedules.clock import ReplayClock
+from jigsaw_opt.executor.schedules.link_order import HashStore
+from jigsaw_opt.executor.schedules.order import ReplayExtent, ReplayOrder, TransferKey
 from jigsaw_opt.problem import Instance, Plan
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve

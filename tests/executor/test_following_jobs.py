@@ -25,7 +25,7 @@ from jigsaw_opt.documents import (
     schema,
 )
 from jigsaw_opt.documents.replay import encode_replay
-from jigsaw_opt.executor.replay.presence import planned_bytes, seams
+from jigsaw_opt.executor.schedules.presence import planned_bytes, seams
 from jigsaw_opt.problem import Block, Instance, Iteration, JobPlan, Plan, Transfer
 from jigsaw_opt.problem.measured.replay import Replay
 from jigsaw_opt.solvers.options import Options

@@ -21,9 +21,9 @@ from jigsaw_opt.documents import (
     save_plan,
 )
 from jigsaw_opt.documents.replay import decode_replay, encode_replay, require_replay_of
-from jigsaw_opt.executor.replay.baseline import alone_part
-from jigsaw_opt.executor.replay.order import PassStep, ReplayExtent, ReplayOrder
-from jigsaw_opt.executor.replay.request import ReplayRequest, foreground_of
+from jigsaw_opt.executor.schedules.baseline import alone_part
+from jigsaw_opt.executor.schedules.order import PassStep, ReplayExtent, ReplayOrder
+from jigsaw_opt.executor.schedules.request import ReplayRequest, foreground_of
 from jigsaw_opt.planning.fill import fill
 from jigsaw_opt.planning.pipeline.costs import PipelineCosts
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout

@@ -20,8 +20,8 @@ from jigsaw_opt.documents.replay import encode_replay
 from jigsaw_opt.errors import RunFailedError
 from jigsaw_opt.executor.replay import residents
 from jigsaw_opt.executor.replay.evaluation import replay_of
-from jigsaw_opt.executor.replay.records import BlockRecord, Part, RankReport
-from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.executor.schedules.records import BlockRecord, Part, RankReport
+from jigsaw_opt.executor.schedules.request import ReplayRequest
 from jigsaw_opt.problem import Block, Instance, Iteration, JobPlan, Phase, PhaseGroup, Plan
 from jigsaw_opt.problem.measured.replay import Replay
 

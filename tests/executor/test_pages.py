@@ -28,7 +28,7 @@ from jigsaw_opt.executor.exchange.by_bucket import Averaging
 from jigsaw_opt.executor.level_schedule import LevelSchedule
 from jigsaw_opt.executor.partial.level_rules import level_rule
 from jigsaw_opt.executor.pipeline.own_stages import own_stages
-from jigsaw_opt.executor.replay.request import ReplaySettings
+from jigsaw_opt.executor.schedules.request import ReplaySettings
 from jigsaw_opt.executor.user_code.training import WorkerPlace, own_training
 from jigsaw_opt.planning.partition.result import decode_partition
 from jigsaw_opt.planning.pipeline.stated import pipeline_of

@@ -20,8 +20,8 @@ from jigsaw_opt.documents.replay import encode_replay
 from jigsaw_opt.executor.exchange.by_bucket import Averaging
 from jigsaw_opt.executor.models.building import build
 from jigsaw_opt.executor.replay.evaluation import replay_of
-from jigsaw_opt.executor.replay.records import BlockRecord, Part, RankReport
-from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.executor.schedules.records import BlockRecord, Part, RankReport
+from jigsaw_opt.executor.schedules.request import ReplayRequest
 from jigsaw_opt.executor.worker import TrainingRecipe, Worker
 from jigsaw_opt.problem import (
     Block,

@@ -36,11 +36,11 @@ from jigsaw_opt.executor.pipeline.own_stages import stage_modules
 from jigsaw_opt.executor.pipeline.timed_stage import ActionLog, TimedStage, pipeline_runtime
 from jigsaw_opt.executor.processes import run_group
 from jigsaw_opt.executor.randomness import draw_number, own_draws
-from jigsaw_opt.executor.replay.clock import ReplayClock
 from jigsaw_opt.executor.replay.evaluation import replay_of
-from jigsaw_opt.executor.replay.records import Part, RankReport, StepRecord
-from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.executor.run_plan import run_plan
+from jigsaw_opt.executor.schedules.clock import ReplayClock
+from jigsaw_opt.executor.schedules.records import Part, RankReport, StepRecord
+from jigsaw_opt.executor.schedules.request import ReplayRequest, StagedRun
 from jigsaw_opt.instances.catalogue import load, plan_path
 from jigsaw_opt.planning.partition.costs import Level
 from jigsaw_opt.planning.partition.result import OuterStage, Partition, Stage, decode_partition, partition_tree

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from jigsaw_opt.executor.replay.evaluation import timeline
-from jigsaw_opt.executor.replay.order import TransferKey
-from jigsaw_opt.executor.replay.records import BlockRecord, Part, TransferRecord
 from jigsaw_opt.executor.replay.summaries import summary
+from jigsaw_opt.executor.schedules.order import TransferKey
+from jigsaw_opt.executor.schedules.records import BlockRecord, Part, TransferRecord
 from jigsaw_opt.problem import Plan
 from jigsaw_opt.problem.plan import Transfer
 from tests.views.test_replay_view import carried_out

@@ -10,8 +10,8 @@ import pytest
 from replayed import instance as three_jobs
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.executor.replay.baseline import at_full_depth, baseline_plan
-from jigsaw_opt.executor.replay.order import ReplayExtent, ReplayOrder, TransferKey
+from jigsaw_opt.executor.schedules.baseline import at_full_depth, baseline_plan
+from jigsaw_opt.executor.schedules.order import ReplayExtent, ReplayOrder, TransferKey
 from jigsaw_opt.problem import Instance, Iteration, JobPlan, Plan
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve

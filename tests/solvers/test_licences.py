@@ -11,7 +11,7 @@ import pytest
 from jigsaw_opt import Fix, LiveScheduler, Options, Session, Status, solve
 from jigsaw_opt.checking import check
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.executor.replay.presence import seams
+from jigsaw_opt.executor.schedules.presence import seams
 from jigsaw_opt.planning.fill import fill
 from jigsaw_opt.planning.shifts.comparison import compare
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server

@@ -14,10 +14,15 @@ from jigsaw_opt.cli.common.progress import logged_progress
 from jigsaw_opt.text import named
 
 if TYPE_CHECKING:
+<<<<<<< HEAD
     from jigsaw_opt.executor.replay.records import InterruptedRunError
     from jigsaw_opt.problem.measured.replay import MeasuredGpu, MeasuredPhase, Replay, ReplaySummary
 
 _PERIOD = ("period predicted us", "measured us", "error", "block error")
+=======
+    from jigsaw_opt.executor.schedules.records import InterruptedRunError
+    from jigsaw_opt.problem.measured.replay import Replay
+>>>>>>> 3d056078 (The executor has floors: orders of runs are a folder below hosts, and hosts below the replay; a test holds them)
 
 
 def _names(text: str) -> list[str]:
@@ -73,9 +78,9 @@ ARGUMENTS: Arguments = {
 def run(arguments: argparse.Namespace) -> int:
     """Carry the plan out, print the summary, write the replay."""
     from jigsaw_opt.executor import require_torch
-    from jigsaw_opt.executor.replay.records import InterruptedRunError
-    from jigsaw_opt.executor.replay.request import ReplayRequest, ReplaySettings
     from jigsaw_opt.executor.run_plan import run_plan
+    from jigsaw_opt.executor.schedules.records import InterruptedRunError
+    from jigsaw_opt.executor.schedules.request import ReplayRequest, ReplaySettings
 
     require_output(arguments.output, arguments.instance, arguments.plan)
     # What is out of range is told before any file is read.

@@ -12,8 +12,8 @@ import torch.distributed as dist
 
 from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
 from jigsaw_opt.executor.hosts.host import Host, HostSetting, Turn
-from jigsaw_opt.executor.replay.order import BlockStep, PassStep, RowStep, TransferKey
-from jigsaw_opt.executor.replay.records import Action, BlockRecord, StepRecord, TransferRecord
+from jigsaw_opt.executor.schedules.order import BlockStep, PassStep, RowStep, TransferKey
+from jigsaw_opt.executor.schedules.records import Action, BlockRecord, StepRecord, TransferRecord
 from jigsaw_opt.problem.plan import TimedIteration
 from jigsaw_opt.problem.task_graph import Edge
 

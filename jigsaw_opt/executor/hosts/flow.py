@@ -21,8 +21,8 @@ from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
 from jigsaw_opt.executor.hosts.host import HostSetting, Turn, blamed
 from jigsaw_opt.executor.hosts.stages import StagesHost
 from jigsaw_opt.executor.processes import TIMEOUT
-from jigsaw_opt.executor.replay.order import PassStep, RowStep
-from jigsaw_opt.executor.replay.records import Action, StepRecord
+from jigsaw_opt.executor.schedules.order import PassStep, RowStep
+from jigsaw_opt.executor.schedules.records import Action, StepRecord
 
 
 @dataclass(frozen=True, slots=True)

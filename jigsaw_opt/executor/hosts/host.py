@@ -17,11 +17,11 @@ import torch.distributed as dist
 from jigsaw_opt.errors import JigsawError, RunFailedError
 from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
 from jigsaw_opt.executor.models.importing import told
-from jigsaw_opt.executor.replay.clock import ReplayClock
-from jigsaw_opt.executor.replay.link_order import LinkOrder, Store
-from jigsaw_opt.executor.replay.order import PassStep, ReplayOrder, RowStep
-from jigsaw_opt.executor.replay.records import BlockRecord, StepRecord, TransferRecord
-from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
+from jigsaw_opt.executor.schedules.clock import ReplayClock
+from jigsaw_opt.executor.schedules.link_order import LinkOrder, Store
+from jigsaw_opt.executor.schedules.order import PassStep, ReplayOrder, RowStep
+from jigsaw_opt.executor.schedules.records import BlockRecord, StepRecord, TransferRecord
+from jigsaw_opt.executor.schedules.request import ReplayRequest, StagedRun
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 
 Records = tuple[list[BlockRecord], list[TransferRecord], list[StepRecord]]

@@ -11,8 +11,8 @@ from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
 from jigsaw_opt.executor.hosts.host import Host, HostSetting, Turn, blamed
 from jigsaw_opt.executor.models.building import Replica, build
 from jigsaw_opt.executor.processes import allow_children
-from jigsaw_opt.executor.replay.order import BlockStep, RowStep, TransferKey
-from jigsaw_opt.executor.replay.records import BlockRecord, TransferRecord
+from jigsaw_opt.executor.schedules.order import BlockStep, RowStep, TransferKey
+from jigsaw_opt.executor.schedules.records import BlockRecord, TransferRecord
 from jigsaw_opt.executor.user_code.training import OwnRecipe, OwnReplica, WorkerPlace, own_training
 from jigsaw_opt.executor.worker import TrainingRecipe, Worker, block_and_send, parameters_sha256
 from jigsaw_opt.problem.job import Job

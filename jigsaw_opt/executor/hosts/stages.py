@@ -16,8 +16,8 @@ from jigsaw_opt.executor.pipeline.own_stages import own_stages
 from jigsaw_opt.executor.pipeline.stage_worker import StageWorker
 from jigsaw_opt.executor.pipeline.timed_stage import ActionLog
 from jigsaw_opt.executor.processes import allow_children
-from jigsaw_opt.executor.replay.order import PassStep, RowStep
-from jigsaw_opt.executor.replay.records import StepRecord
+from jigsaw_opt.executor.schedules.order import PassStep, RowStep
+from jigsaw_opt.executor.schedules.records import StepRecord
 from jigsaw_opt.problem.rules.report import Place
 
 

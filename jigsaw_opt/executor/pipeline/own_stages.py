@@ -17,7 +17,7 @@ from jigsaw_opt.executor.partial.forward_order import undisturbed_outputs
 from jigsaw_opt.executor.partial.outputs import tensors
 from jigsaw_opt.executor.pipeline.agreement import compare_modules
 from jigsaw_opt.executor.randomness import draw_number, own_draws
-from jigsaw_opt.executor.replay.request import ReplaySettings
+from jigsaw_opt.executor.schedules.request import ReplaySettings
 from jigsaw_opt.executor.user_code.batch_source import BatchSource, generators_kept, one_pass
 from jigsaw_opt.executor.user_code.given import given_stages
 from jigsaw_opt.executor.worker import OPTIMISERS

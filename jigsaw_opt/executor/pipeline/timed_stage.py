@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from jigsaw_opt.errors import MissingEngineError
 from jigsaw_opt.executor.models.leveled_model import saved_by_segment
 from jigsaw_opt.executor.pipeline.recomputing import recomputed
-from jigsaw_opt.executor.replay.clock import ReplayClock
-from jigsaw_opt.executor.replay.records import Action
+from jigsaw_opt.executor.schedules.clock import ReplayClock
+from jigsaw_opt.executor.schedules.records import Action
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.planning.pipeline.torch_csv import KNOWN_TORCH
 

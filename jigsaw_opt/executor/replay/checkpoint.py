@@ -22,7 +22,7 @@ from jigsaw_opt.documents.file_bytes import read_file, remove_abandoned
 from jigsaw_opt.documents.replay import plan_sha256
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, argument
 from jigsaw_opt.executor.hosts.host import Host, HostWorker
-from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.executor.schedules.request import ReplayRequest
 from jigsaw_opt.executor.user_code.likeness import ANYTHING, UNREADABLE, compare
 from jigsaw_opt.problem.rules.report import Report, describe
 

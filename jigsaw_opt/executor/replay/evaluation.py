@@ -8,17 +8,17 @@ from itertools import count
 
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.documents.replay import plan_sha256
-from jigsaw_opt.executor.pipeline.step_times import StepTimes
-from jigsaw_opt.executor.replay.presence import (
+from jigsaw_opt.executor.replay.step_times import StepTimes
+from jigsaw_opt.executor.replay.summaries import cycle_us, repetitions, summary
+from jigsaw_opt.executor.schedules.presence import (
     PhasePart,
     PlannedPhases,
     phases_of,
     planned_bytes,
     restarts,
 )
-from jigsaw_opt.executor.replay.records import BlockRecord, Part, RankReport, StoppingClock, TransferRecord
-from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
-from jigsaw_opt.executor.replay.summaries import cycle_us, repetitions, summary
+from jigsaw_opt.executor.schedules.records import BlockRecord, Part, RankReport, StoppingClock, TransferRecord
+from jigsaw_opt.executor.schedules.request import ReplayRequest, StagedRun
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.measured.replay import (
     Baseline,

@@ -18,13 +18,13 @@ import torch.distributed as dist
 
 from jigsaw_opt.errors import InvalidInputError, JigsawError, RunFailedError, UsageError
 from jigsaw_opt.executor.processes import TIMEOUT, InterruptedGroupError, LostProcessError, run_group
-from jigsaw_opt.executor.replay.baseline import baseline_part
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.evaluation import replay_of
-from jigsaw_opt.executor.replay.presence import phases_of
 from jigsaw_opt.executor.replay.rank_process import run_rank
-from jigsaw_opt.executor.replay.records import InterruptedRunError, Part, RankReport
-from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
+from jigsaw_opt.executor.schedules.baseline import baseline_part
+from jigsaw_opt.executor.schedules.presence import phases_of
+from jigsaw_opt.executor.schedules.records import InterruptedRunError, Part, RankReport
+from jigsaw_opt.executor.schedules.request import ReplayRequest, StagedRun
 from jigsaw_opt.problem.measured.replay import Replay
 from jigsaw_opt.text import printable
 

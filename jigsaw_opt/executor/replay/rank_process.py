@@ -18,14 +18,14 @@ from jigsaw_opt.executor.exchange.by_bucket import Averaging, GradientExchange
 from jigsaw_opt.executor.hosts.host import Host, HostSetting
 from jigsaw_opt.executor.processes import TIMEOUT, keep_to_share, report_so_far
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
-from jigsaw_opt.executor.replay.clock import ReplayClock
-from jigsaw_opt.executor.replay.link_order import LinkOrder, Store, TCPStore, Windows
-from jigsaw_opt.executor.replay.order import ReplayExtent, ReplayOrder
-from jigsaw_opt.executor.replay.presence import PhasePart, phases_of, restarts, seams
-from jigsaw_opt.executor.replay.records import Part, RankReport
-from jigsaw_opt.executor.replay.request import ReplayRequest, StagedRun
 from jigsaw_opt.executor.replay.residents import AbsentWorkers, Residents
 from jigsaw_opt.executor.replay.run import Run
+from jigsaw_opt.executor.schedules.clock import ReplayClock
+from jigsaw_opt.executor.schedules.link_order import LinkOrder, Store, TCPStore, Windows
+from jigsaw_opt.executor.schedules.order import ReplayExtent, ReplayOrder
+from jigsaw_opt.executor.schedules.presence import PhasePart, phases_of, restarts, seams
+from jigsaw_opt.executor.schedules.records import Part, RankReport
+from jigsaw_opt.executor.schedules.request import ReplayRequest, StagedRun
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 from jigsaw_opt.problem.plan import JobPlan, TaskGraphJobPlan
 

@@ -12,11 +12,11 @@ from time import monotonic
 from jigsaw_opt.executor.hosts.host import Host, Records
 from jigsaw_opt.executor.randomness import generator_states, set_generators
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
-from jigsaw_opt.executor.replay.clock import ReplayClock
-from jigsaw_opt.executor.replay.link_order import LinkOrder, Windows
-from jigsaw_opt.executor.replay.order import PassStep, ReplayExtent, ReplayOrder, RowStep, TransferKey
-from jigsaw_opt.executor.replay.presence import Seam
-from jigsaw_opt.executor.replay.records import Part
+from jigsaw_opt.executor.schedules.clock import ReplayClock
+from jigsaw_opt.executor.schedules.link_order import LinkOrder, Windows
+from jigsaw_opt.executor.schedules.order import PassStep, ReplayExtent, ReplayOrder, RowStep, TransferKey
+from jigsaw_opt.executor.schedules.presence import Seam
+from jigsaw_opt.executor.schedules.records import Part
 from jigsaw_opt.executor.torch_settings import TorchSettings
 
 _LOGGER = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import median, quantiles
 from typing import Literal
 
-from jigsaw_opt.executor.pipeline.step_times import StepTimes
+from jigsaw_opt.executor.replay.step_times import StepTimes
 from jigsaw_opt.problem.measured.replay import ReplaySummary
 from jigsaw_opt.problem.measured.times import MeasuredBlock, MeasuredIteration, MeasuredJob, MeasuredStep, Timeline
 from jigsaw_opt.problem.plan import JobPlan, Plan, Transfer

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import chain, count
 from typing import NamedTuple
 
-from jigsaw_opt.executor.replay.presence import used_gpus
+from jigsaw_opt.executor.schedules.presence import used_gpus
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.instance import Instance

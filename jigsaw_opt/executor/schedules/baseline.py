@@ -15,8 +15,8 @@ from itertools import zip_longest
 
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import UsageError, argument
-from jigsaw_opt.executor.replay.presence import PhasePart, phase_parts, seams
-from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.executor.schedules.presence import PhasePart, phase_parts, seams
+from jigsaw_opt.executor.schedules.request import ReplayRequest
 from jigsaw_opt.problem.compiled.activities import ActivityNetwork
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations, compile_instance
 from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, assemble

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import NamedTuple
 
-from jigsaw_opt.executor.replay.order import TransferKey
+from jigsaw_opt.executor.schedules.order import TransferKey
 from jigsaw_opt.problem.measured.replay import Replay
 
 Action = tuple[str, int, int]

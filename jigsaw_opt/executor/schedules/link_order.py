@@ -8,7 +8,7 @@ from threading import Condition
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.executor.replay.order import ReplayExtent, ReplayOrder, TransferKey
+from jigsaw_opt.executor.schedules.order import ReplayExtent, ReplayOrder, TransferKey
 
 if TYPE_CHECKING:  # torch.distributed does not export it to type checkers
     from torch._C._distributed_c10d import HashStore, PrefixStore, TCPStore

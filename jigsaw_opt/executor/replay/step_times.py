@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean, median
 from typing import NamedTuple
 
-from jigsaw_opt.executor.replay.records import Action, Part, StepRecord, StoppingClock
+from jigsaw_opt.executor.schedules.records import Action, Part, StepRecord, StoppingClock
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 from jigsaw_opt.problem.measured.replay import KindError
 from jigsaw_opt.problem.measured.times import MeasuredOperation, MeasuredStep
