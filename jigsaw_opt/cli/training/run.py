@@ -14,15 +14,10 @@ from jigsaw_opt.cli.common.progress import logged_progress
 from jigsaw_opt.text import named
 
 if TYPE_CHECKING:
-<<<<<<< HEAD
-    from jigsaw_opt.executor.replay.records import InterruptedRunError
+    from jigsaw_opt.executor.schedules.records import InterruptedRunError
     from jigsaw_opt.problem.measured.replay import MeasuredGpu, MeasuredPhase, Replay, ReplaySummary
 
 _PERIOD = ("period predicted us", "measured us", "error", "block error")
-=======
-    from jigsaw_opt.executor.schedules.records import InterruptedRunError
-    from jigsaw_opt.problem.measured.replay import Replay
->>>>>>> 3d056078 (The executor has floors: orders of runs are a folder below hosts, and hosts below the replay; a test holds them)
 
 
 def _names(text: str) -> list[str]:
@@ -136,6 +131,8 @@ def print_replay(replay: Replay, as_json: bool) -> None:
         _print_phases(replay)
     else:
         _print_summary(replay)
+    if replay.machine.get("dry") and not as_json:
+        print("\nA dry run: jobs slept for as long as the plan says, and nothing was trained.")
 
 
 def _print_summary(replay: Replay) -> None:
