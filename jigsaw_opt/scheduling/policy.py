@@ -246,13 +246,6 @@ class Selective(Scheduler, Protocol):
         """Return why it can never run `job` in its setting, or None; it remembers nothing of the job."""
 
 
-def refusal(scheduler: Scheduler, jobs: Iterable[TraceJob]) -> str | None:
-    """Return why a policy at work refuses one of some jobs; None where it takes them all."""
-    if not isinstance(scheduler, Selective):
-        return None
-    return next((reason for job in jobs if (reason := scheduler.refuses(job)) is not None), None)
-
-
 @runtime_checkable
 class Resumable(Scheduler, Protocol):
     """A policy at work that can be put aside, and with it the simulation."""

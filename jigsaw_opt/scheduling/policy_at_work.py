@@ -9,7 +9,7 @@ from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.plain import Plain
-from jigsaw_opt.scheduling.policy import ClusterSetting, Learning, Observation, Policy, Resumable, refusal
+from jigsaw_opt.scheduling.policy import ClusterSetting, Learning, Observation, Policy, Resumable, Selective
 from jigsaw_opt.scheduling.share_rules import check_shares, check_up
 
 
@@ -30,7 +30,9 @@ class PolicyAtWork:
 
     def refusal(self, jobs: Iterable[TraceJob]) -> str | None:
         """Return why it cannot run the first of `jobs` that it refuses; None where it takes all."""
-        return refusal(self._scheduler, jobs)
+        if not isinstance(self._scheduler, Selective):
+            return None
+        return next((reason for job in jobs if (reason := self._scheduler.refuses(job)) is not None), None)
 
     def learn(self, ended: Iterable[tuple[TraceJob, int]]) -> None:
         """Tell it, before it is asked, how long jobs lasted that have ended; one that learns nothing ignores it."""

@@ -227,10 +227,10 @@ class EveryTime(ServerReservations):
         return True
 
     def earliest(self, job: TraceJob, length_us: int, placement: str) -> tuple[int, tuple[int, ...]] | None:
-        for k, start_us in enumerate(self._times):
-            within = [at for at in range(k, len(self._times)) if at == k or self._times[at] < start_us + length_us]
-            servers = {n for at in within for n in range(64) if self._reserved[at] >> n & 1}
-            gpus = self._free[k].without_servers(servers).place(job, placement)
+        for k, start_us in enumerate(self.times):
+            within = [at for at in range(k, len(self.times)) if at == k or self.times[at] < start_us + length_us]
+            servers = {n for at in within for n in range(64) if self.values[at][1] >> n & 1}
+            gpus = self.values[k][0].without_servers(servers).place(job, placement)
             if gpus is not None:
                 return start_us, gpus
         return None

@@ -5,7 +5,8 @@ What would start a job is not guessed: another scheduler with the same state is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 
 from jigsaw_opt.errors import PluginError
@@ -89,9 +90,8 @@ def explained(state: ClusterState, name: str, twin: Callable[[], Twin], seconds:
     if job.active.share is not None:
         return _running(state, job)
     found, complete = tried(state, job, twin, seconds) if not job.aside else ([], True)
-    free = [gpu for gpu in _unheld(state) if gpu not in state.down]
-    kind, reason = _reason(state, job, free, found)
-    return LiveExplanation(name, None, reason, kind, _cluster(state, len(free)), tuple(found), complete=complete)
+    kind, reason = _reason(state, job, _free(state), found)
+    return LiveExplanation(name, None, reason, kind, _cluster(state), tuple(found), complete=complete)
 
 
 # A job that waits --------------------------------------------------------------------------------------------
@@ -147,9 +147,8 @@ def _running(state: ClusterState, job: LiveJob) -> LiveExplanation:
     ends_us = end_us(state, job)
     until = "" if ends_us is None else f", and ends {soon(ends_us - state.now_us)}"
     where = f"it runs on {counted(len(share.gpus), 'GPU')} of {counted(servers, 'server')}{with_whom}"
-    free = [gpu for gpu in _unheld(state) if gpu not in state.down]
     reason = f"{where}, at depth rule {assignment.depth.rule}{until}."
-    return LiveExplanation(name, assignment, reason, "", _cluster(state, len(free)), influences=influences)
+    return LiveExplanation(name, assignment, reason, "", _cluster(state), influences=influences)
 
 
 def _influences(state: ClusterState, job: LiveJob, share: Share) -> Iterator[Influence]:
@@ -180,26 +179,23 @@ def _influences(state: ClusterState, job: LiveJob, share: Share) -> Iterator[Inf
 def _speed_placed_well(state: ClusterState, job: LiveJob) -> float | None:
     """Return units of work a microsecond of a job alone and well placed; None where there is no such place."""
     performance = state.setting.performance
-    try:
-        with failures_of(performance.name):
-            return performance.work(job.active.job) / performance.alone_us(job.active.job)
-    except PluginError:
-        return None
+    with suppress(PluginError), failures_of(performance.name):
+        return performance.work(job.active.job) / performance.alone_us(job.active.job)
+    return None
 
 
 # The cluster -------------------------------------------------------------------------------------------------
 
 
-def _unheld(state: ClusterState) -> list[int]:
-    held = {gpu for share in state.shares for gpu in share.gpus}
-    return [gpu for gpu in range(state.setting.gpu_count) if gpu not in held]
+def _free(state: ClusterState) -> list[int]:
+    taken = state.down.union(*(share.gpus for share in state.shares))
+    return [gpu for gpu in range(state.setting.gpu_count) if gpu not in taken]
 
 
-def _cluster(state: ClusterState, free: int) -> str:
-    waiting: Mapping[int, LiveJob] = {k: job for k, job in state.jobs.items() if job.active.share is None}
-    wanted = sum(job.active.job.fewest for job in waiting.values())
-    out, total = len(state.down), state.setting.gpu_count
+def _cluster(state: ClusterState) -> str:
+    waiting = [job.active.job.fewest for job in state.jobs.values() if job.active.share is None]
+    free, out, total = len(_free(state)), len(state.down), state.setting.gpu_count
     return (
         f"Of {counted(total, 'GPU')}, {total - out - free} are in use, {free} free and {out} out of use; "
-        f"{counted(len(waiting), 'job')} {agreeing(len(waiting), 'waits', 'wait')} for {wanted}."
+        f"{counted(len(waiting), 'job')} {agreeing(len(waiting), 'waits', 'wait')} for {sum(waiting)}."
     )

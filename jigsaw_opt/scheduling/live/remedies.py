@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -228,12 +229,8 @@ def speed_in(state: ClusterState, share: Share, job: LiveJob) -> int | None:
 
     `share`: the share, with the job among its jobs.
     """
-    members = [state.jobs[index].active for index in share.jobs]
-    try:
-        with failures_of(state.setting.performance.name):
-            speeds = state.setting.performance.speeds(
-                share, [member.job for member in members], [member.done for member in members]
-            )
-            return speeds[share.jobs.index(job.active.index)].rate or None
-    except PluginError:
-        return None
+    members, performance = [state.jobs[index].active for index in share.jobs], state.setting.performance
+    jobs, done = [member.job for member in members], [member.done for member in members]
+    with suppress(PluginError), failures_of(performance.name):
+        return performance.speeds(share, jobs, done)[share.jobs.index(job.active.index)].rate or None
+    return None

@@ -289,10 +289,6 @@ class FreeGpus:
         self.remove(gpus)
         return gpus
 
-    def count_in(self, pool: GpuPool) -> int:
-        """Return how many GPUs of a pool are free."""
-        return sum(len(self._free[k]) for k in pool.servers)
-
     def count_on(self, server: int) -> int:
         """Return how many GPUs of a server are free."""
         return len(self._free[server])

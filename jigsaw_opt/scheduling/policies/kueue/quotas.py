@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from jigsaw_opt.documents.readers.kubernetes.kueue import GpuQuota, KueueQueues, QuotaNode
 from jigsaw_opt.scheduling.placement.placing import fewest_victims
@@ -172,15 +173,8 @@ class _PreemptionCandidate:
 
     def is_over_quota(self) -> bool:
         """Return whether its queue, and what it is in below the common cohort, use more than their quota."""
-        if self.common is None:
-            return True
-        node, flavor = self.one.queue, self.one.flavor
-        while node is not self.common:
-            if not node.borrows_with(flavor, 0):
-                return False
-            assert node.parent is not None
-            node = node.parent
-        return True
+        below = takewhile(lambda node: node is not self.common, (self.one.queue, *self.one.queue.above()))
+        return self.common is None or all(node.borrows_with(self.one.flavor, 0) for node in below)
 
 
 def preemption_targets(

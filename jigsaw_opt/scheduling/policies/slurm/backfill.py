@@ -8,7 +8,6 @@ Feitelson, IEEE TPDS 18(6), 2007). A job that outlives its estimate is expected 
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, groupby
@@ -21,7 +20,7 @@ from jigsaw_opt.scheduling.option_values import hours, hours_us
 from jigsaw_opt.scheduling.placement.placing import PLACEMENTS, FreeGpus
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, rows, whole
 from jigsaw_opt.scheduling.policies import NamedPolicy, RigidScheduler
-from jigsaw_opt.scheduling.policies.slurm.server_reservations import ServerReservations
+from jigsaw_opt.scheduling.policies.slurm.server_reservations import ServerReservations, Timeline
 from jigsaw_opt.scheduling.policy import NEVER_STOPS, JobState, Observation
 
 _HOUR_US = 3_600_000_000
@@ -52,29 +51,19 @@ class _EstimatedRun(NamedTuple):
         return self.start_us + estimate_us
 
 
-class _FreeGpusOverTime:
-    """Numbers of GPUs that are free: `free[k]` from `times[k]` to `times[k + 1]`, the last for ever."""
-
-    def __init__(self, now_us: int, gpus: int) -> None:
-        self.times, self.free = [now_us], [gpus]
+class _FreeGpusOverTime(Timeline[int]):
+    """Numbers of GPUs that are free."""
 
     def add(self, gpus: int, start_us: int, end_us: int | None = None) -> None:
         """Free so many GPUs more, or fewer where `gpus` is below 0, from one time to another, or for ever."""
-        for k in range(self._at(start_us), len(self.times) if end_us is None else self._at(end_us)):
-            self.free[k] += gpus
-
-    def _at(self, time_us: int) -> int:
-        k = bisect_left(self.times, time_us)
-        if k == len(self.times) or self.times[k] != time_us:
-            self.times.insert(k, time_us)
-            self.free.insert(k, self.free[k - 1])
-        return k
+        for k in range(self.at(start_us), len(self.times) if end_us is None else self.at(end_us)):
+            self.values[k] += gpus
 
     def earliest(self, gpus: int, length_us: int) -> int | None:
         """Return the first time from which so many GPUs are free for so long, or None where there is none."""
         start_us = None
         for k, time_us in enumerate(self.times):
-            if self.free[k] < gpus:
+            if self.values[k] < gpus:
                 start_us = None
             elif start_us is None:
                 start_us = time_us
@@ -334,12 +323,12 @@ class BackfillScheduler(RigidScheduler):
                 start_us, kind = self.reserved[active.index]
                 reserved[active.index] = start_us, kind = max(now_us, start_us), kind
                 profiles[kind].add(-active.job.gpus, start_us, start_us + length_us)
-        if min(min(profile.free) for profile in profiles.values()) < 0:
+        if min(min(profile.values) for profile in profiles.values()) < 0:
             profiles, reserved = self._of_running(queue), {}
         self.reserved = {}
         widths = [active.job.gpus for active, _ in queue.waiting]
         for (active, length_us), gpus, least in zip(queue.waiting, widths, _least_behind(widths), strict=True):
-            if not self.keeps_reservations and max(profile.free[0] for profile in profiles.values()) < least:
+            if not self.keeps_reservations and max(profile.values[0] for profile in profiles.values()) < least:
                 break  # nobody behind can start, so their reservations would tell nothing
             if active.index in reserved:
                 start_us, kind = reserved[active.index]
@@ -363,7 +352,9 @@ class BackfillScheduler(RigidScheduler):
         """Return what is free of each type when only the jobs that run hold GPUs, until they are expected to end."""
         profiles: dict[int, _FreeGpusOverTime] = {}
         for pool in self.setting.pools:
-            profiles.setdefault(pool.kind, _FreeGpusOverTime(queue.now_us, 0)).free[0] += queue.free.count_in(pool)
+            profiles.setdefault(pool.kind, _FreeGpusOverTime(queue.now_us, 0)).values[0] += sum(
+                map(queue.free.count_on, pool.servers)
+            )
         for end_us, gpus in queue.ends:
             profiles[self.setting.pool_of[gpus[0]].kind].add(len(gpus), end_us)
         return profiles

@@ -45,40 +45,33 @@ class ShareTree:
         self._accounts = {_ROOT: self._root, "": self._root}
         self._users: dict[UserKey, _ShareNode] = {}
         stated = tuple(associations)
-        shares = {one.account: one for one in stated if not one.user}
-
-        def account_of(name: str) -> _ShareNode:
-            if name not in self._accounts:
-                own = shares.get(name, Association(name, "", _ROOT, _DEFAULT_SHARES))
-                parent = account_of(own.parent)
-                if own.shares is None:  # its children count as those of its parent
-                    self._accounts[name] = parent
-                else:
-                    self._accounts[name] = _ShareNode(own.shares)
-                    parent.children.append(self._accounts[name])
-            return self._accounts[name]
-
-        for name in shares:
-            account_of(name)
+        self._stated = {one.account: one for one in stated if not one.user}
+        for name in self._stated:
+            self._account(name)
         for one in stated:
             if one.user:
-                self._add(account_of(one.account), (one.account, one.user), one.shares)
+                self._add((one.account, one.user), one.shares)
 
-    def __contains__(self, key: UserKey) -> bool:
-        return key in self._users
+    def _account(self, name: str) -> _ShareNode:
+        """Return the account of a name, with those above it."""
+        if name not in self._accounts:
+            own = self._stated.get(name, Association(name, "", _ROOT, _DEFAULT_SHARES))
+            parent = self._account(own.parent)
+            if own.shares is None:  # its children count as those of its parent
+                self._accounts[name] = parent
+            else:
+                self._accounts[name] = _ShareNode(own.shares)
+                parent.children.append(self._accounts[name])
+        return self._accounts[name]
 
     def include(self, key: UserKey) -> None:
         """Have a user in the tree."""
-        if key in self._users:
-            return
-        if key[0] not in self._accounts:
-            self._accounts[key[0]] = _ShareNode(_DEFAULT_SHARES)
-            self._root.children.append(self._accounts[key[0]])
-        self._add(self._accounts[key[0]], key, _DEFAULT_SHARES)
+        if key not in self._users:
+            self._add(key, _DEFAULT_SHARES)
 
-    def _add(self, account: _ShareNode, key: UserKey, shares: int | None) -> None:
+    def _add(self, key: UserKey, shares: int | None) -> None:
         self._users[key] = _ShareNode(shares, key)
-        account.children.append(self._users[key])
+        self._account(key[0]).children.append(self._users[key])
 
     # Classic ------------------------------------------------------------------------------------------------
 
