@@ -11,11 +11,13 @@ from jigsaw_opt.problem.cluster import Link
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.placement.placing import FreeGpus, by_priority
+from jigsaw_opt.scheduling.policies import NamedPolicy
 from jigsaw_opt.scheduling.policies.fifo import FIFO
 from jigsaw_opt.scheduling.policies.las import LAS
 from jigsaw_opt.scheduling.policies.sjf_bco import SJF_BCO
 from jigsaw_opt.scheduling.policies.srtf import SRTF
-from jigsaw_opt.scheduling.policy import JobState, Observation, choose, refusal
+from jigsaw_opt.scheduling.policy import JobState, Observation, choose
+from jigsaw_opt.scheduling.policy_at_work import PolicyAtWork
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.engine.simulation import Simulation
 from tests.refusals import misuse, require_data
@@ -174,9 +176,10 @@ class _Narrow:
 
 def test_the_first_job_that_a_policy_refuses_is_named_before_anything_runs() -> None:
     jobs = (job("a", 0, 1, 10), job("b", 5, 4, 10), job("c", 9, 8, 10))
-    require_data(refusal(_Narrow(), jobs), "'b'")
-    assert refusal(_Narrow(), jobs[:1]) is None
-    assert refusal(Scripted(lambda moment: Decision()), jobs) is None
+    narrow = PolicyAtWork(NamedPolicy("narrow", "by width", lambda *_: _Narrow()), {}, setting(*jobs))
+    require_data(narrow.refusal(jobs), "'b'")
+    assert narrow.refusal(jobs[:1]) is None
+    assert PolicyAtWork(Scripted(lambda moment: Decision()), {}, setting(*jobs)).refusal(jobs) is None
     policy, options = choose("fifo")
     with misuse("unsupported", naming=["'d'", "asks for 9"]):
         run(setting(*jobs, job("d", 99, 9, 10)), policy, **options)

@@ -44,12 +44,13 @@ class PolicyAnswer:
 class LivePolicy:
     """A policy that is asked one question after the other.
 
-    `policy, options`: the policy, with a value for each of its options. `setting`: what it knows from the start.
-    `memory`: what it remembers after the last decision that was accepted.
+    `policy, options`: the policy, with a value for each of its options. `setting`: what it knows from the start;
+    once it is another one, the policy is to begin anew. `memory`: what it remembers after the last decision that was
+    accepted.
     """
 
     def __init__(self, policy: Policy, options: Mapping[str, str], setting: PolicySetting) -> None:
-        self._policy, self._options, self._setting = policy, options, setting
+        self._policy, self._options, self.setting = policy, options, setting
         self._scheduler = self._fresh()
         self.memory = self._memory_of(self._scheduler)
         self._question: Future[PolicyAnswer] | None = None
@@ -112,10 +113,6 @@ class LivePolicy:
         """Go on from an answer that is carried out."""
         self._scheduler, self.memory = answer.scheduler, answer.memory
 
-    def set_up(self, setting: PolicySetting) -> None:
-        """Have another setting; the policy is to begin anew."""
-        self._setting = setting
-
     def begin_anew(self, observation: Observation) -> bool:
         """Start the policy with what it remembered; False where it does not take that, and has forgotten all."""
         try:
@@ -133,7 +130,7 @@ class LivePolicy:
         self._scheduler, self.memory = scheduler, memory
 
     def _fresh(self) -> PolicyAtWork:
-        scheduler = PolicyAtWork(self._policy, self._options, self._setting)
+        scheduler = PolicyAtWork(self._policy, self._options, self.setting)
         if not scheduler.resumable:
             raise unsupported("policy", f"{self.name} cannot run live: it has no `state` and `restore`")
         return scheduler

@@ -268,7 +268,7 @@ class LiveScheduler:
                 raise UsageError("a state is restored by a scheduler that has seen nothing yet", code="wrong-order")
             self._state, memory = decode_state(state, self._inputs, self._state.setting, self._perform)
             self._at_beginning = False
-            self._asked.set_up(self._state.setting)
+            self._asked.setting = self._state.setting
             self._asked.restore(memory, self._state.observation(), "$.policy")
 
     def replay(self, entry: Plain) -> PlanChange | None:
@@ -408,7 +408,7 @@ class LiveScheduler:
         if self._asked.is_asked:
             self._take()
         self._state.set_up(setting)
-        self._asked.set_up(setting)
+        self._asked.setting = setting
         self._begin_anew()
 
     def _round_up(self, time_us: int) -> int:

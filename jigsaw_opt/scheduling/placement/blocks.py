@@ -52,12 +52,12 @@ class Blocks:
             for gpu in self._own(team) or ():
                 self._wanted[gpu] = True
         for width in dict.fromkeys(team.gpus for team in waiting):
-            alike = [team for team in waiting if team.gpus == width]
-            moving = [team for team in alike if not self._keep(team, found)]
-            for team in moving:
-                gpus = self._find(team)
-                if gpus is not None:
-                    self._take(team, gpus, found)
+            for choose in (self._kept, self._find):
+                for team in [team for team in waiting if team.gpus == width and team not in found]:
+                    if (gpus := choose(team)) is not None:
+                        found[team] = gpus
+                        for gpu in gpus:
+                            self._free[gpu] = self._wanted[gpu] = False
         return found
 
     def _own(self, team: Team) -> tuple[int, ...] | None:
@@ -67,17 +67,10 @@ class Blocks:
         suiting = (block for block in blocks if len(block) == team.gpus)
         return next((block for block in suiting if all(self._setting.server_of[g] in servers for g in block)), None)
 
-    def _keep(self, team: Team, found: dict[Team, tuple[int, ...]]) -> bool:
+    def _kept(self, team: Team) -> tuple[int, ...] | None:
+        """Return GPUs that a job of the team has, as long as they are free."""
         own = self._own(team)
-        if own is None or not all(self._free[gpu] for gpu in own):
-            return False
-        self._take(team, own, found)
-        return True
-
-    def _take(self, team: Team, gpus: tuple[int, ...], found: dict[Team, tuple[int, ...]]) -> None:
-        found[team] = gpus
-        for gpu in gpus:
-            self._free[gpu] = self._wanted[gpu] = False
+        return own if own is not None and all(self._free[gpu] for gpu in own) else None
 
     def _find(self, team: Team) -> tuple[int, ...] | None:
         """Free GPUs that the fewest narrower teams would keep, on the fullest servers."""

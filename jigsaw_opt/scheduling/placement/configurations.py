@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.formulations.sia_round import configurations
 from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.placement.placing import FreeGpus
 from jigsaw_opt.scheduling.policy import ClusterSetting, Observation
 
 
@@ -38,16 +39,15 @@ def place(setting: ClusterSetting, wanted: Mapping[int, Configured], observation
     Where the GPUs left do not suit, the smallest jobs move away. With powers of two as numbers of GPUs every set of
     configurations within the capacity finds room; without, or in a cluster of several parts, a job may be left out.
     """
-    shares: list[Share] = []
-    for gpu_type in dict.fromkeys(one.gpu_type for one in wanted.values()):
-        own = {index: one for index, one in wanted.items() if one.gpu_type == gpu_type}
-        type_ = _Type(setting, gpu_type, observation)
-        for index, one in own.items():
-            if has(setting, observation.jobs[index].share, one):
-                type_.hold(index, observation.jobs[index].gpus)
-        type_.place(own)
-        shares += [Share((index,), gpus) for index, gpus in type_.held.items()]
-    return tuple(shares)
+    placing = _Placing(setting, wanted, observation)
+    placing.place()
+    types = dict.fromkeys(one.gpu_type for one in wanted.values())
+    return tuple(
+        Share((index,), gpus)
+        for gpu_type in types
+        for index, gpus in placing.held.items()
+        if wanted[index].gpu_type == gpu_type
+    )
 
 
 def has(setting: ClusterSetting, share: Share | None, wanted: Configured) -> bool:
@@ -57,77 +57,68 @@ def has(setting: ClusterSetting, share: Share | None, wanted: Configured) -> boo
     return (setting.cluster.gpus.types[share.gpus[0]], len(share.gpus)) == (wanted.gpu_type, wanted.gpus)
 
 
-class _Type:
-    """The servers of one type and who holds their GPUs that are up."""
+class _Placing:
+    """The GPUs that are up, and who is to hold them."""
 
-    def __init__(self, setting: ClusterSetting, gpu_type: str, observation: Observation) -> None:
-        self._server_of = setting.server_of
-        servers = [k for k, server in enumerate(setting.cluster.servers) if server.gpu_type == gpu_type]
-        self._free = {k: set(setting.gpus_of[k]) - observation.down for k in servers}
-        self._parts = setting.joined(servers, observation.dead)
-        self.held: dict[int, tuple[int, ...]] = {}
+    def __init__(self, setting: ClusterSetting, wanted: Mapping[int, Configured], observation: Observation) -> None:
+        self._setting, self._wanted, self._dead = setting, wanted, observation.dead
+        before = {index: observation.jobs[index].share for index in wanted}
+        self.held = {k: one.gpus for k, one in before.items() if one is not None and has(setting, one, wanted[k])}
+        self._free = FreeGpus(setting, (Share((k,), gpus) for k, gpus in self.held.items()), observation.down)
 
-    def hold(self, index: int, gpus: tuple[int, ...]) -> None:
-        """Give GPUs to a job."""
-        self.held[index] = gpus
-        for gpu in gpus:
-            self._free[self._server_of[gpu]].remove(gpu)
-
-    def place(self, wanted: Mapping[int, Configured]) -> None:
+    def place(self) -> None:
         """Find GPUs for all jobs that hold none, the largest first."""
-        waiting = sorted((index for index in wanted if index not in self.held), key=lambda k: (-wanted[k].gpus, k))
+        wanted, waiting = self._wanted, [index for index in self._wanted if index not in self.held]
         while waiting:
+            waiting.sort(key=lambda k: (-wanted[k].gpus, k))
             index = waiting.pop(0)
-            one = wanted[index]
-            part = self._part_for(one)
-            taken: list[int] = []
-            for _ in range(one.servers):
-                server, evicted = self._server_for(one.gpus // one.servers, part, taken)
-                if server is None:
-                    break
-                waiting = sorted([*waiting, *evicted], key=lambda k: (-wanted[k].gpus, k))
-                taken += sorted(self._free[server])[: one.gpus // one.servers]
-            if len(taken) == one.gpus:
-                self.hold(index, tuple(sorted(taken)))
+            each, taken = wanted[index].gpus // wanted[index].servers, list[int]()
+            part = self._part_for(wanted[index])
+            while len(taken) < wanted[index].gpus and (found := self._server_for(each, part)) is not None:
+                server, leaving = found
+                for other in leaving:
+                    self._free.add(self.held.pop(other))
+                waiting += leaving
+                taken += self._free.on(server)[:each]
+                part = [k for k in part if k != server]
+            if len(taken) == wanted[index].gpus:
+                self.held[index] = tuple(sorted(taken))
+                self._free.remove(taken)
 
     def _part_for(self, wanted: Configured) -> Sequence[int]:
         """Return the servers to choose from: all for one, else those of the part with most room without evictions.
 
         There are none where no part has room for the configuration.
         """
+        servers = [k for k, server in enumerate(self._setting.cluster.servers) if server.gpu_type == wanted.gpu_type]
         if wanted.servers == 1:
-            return tuple(self._free)
+            return servers
         count, found, most = wanted.gpus // wanted.servers, tuple[int, ...](), -1
-        for part in self._parts:
-            fitting = sum(len(self._free[k]) >= count for k in part)
-            able = sum(len(self._free[k]) >= count or self._leaving(k, count) is not None for k in part)
+        for part in self._setting.joined(servers, self._dead):
+            fitting = sum(self._free.count_on(k) >= count for k in part)
+            able = sum(self._leaving(k, count) is not None for k in part)
             if able >= wanted.servers and min(fitting, wanted.servers) > most:
                 found, most = part, min(fitting, wanted.servers)
         return found
 
-    def _server_for(self, count: int, part: Sequence[int], taken: list[int]) -> tuple[int | None, list[int]]:
-        """Return the server of a part that `count` GPUs fill best, and the jobs that had to leave it."""
-        free = {k: self._free[k] for k in part if self._free[k].isdisjoint(taken)}
-        fitting = [k for k, gpus in free.items() if len(gpus) >= count]
+    def _server_for(self, count: int, part: Sequence[int]) -> tuple[int, list[int]] | None:
+        """Return the server of a part that `count` GPUs fill best, and the jobs that have to leave it."""
+        fitting = [k for k in part if self._free.count_on(k) >= count]
         if fitting:
-            return min(fitting, key=lambda k: len(free[k])), []
-        for server in sorted(free, key=lambda k: -len(free[k])):
-            leaving = self._leaving(server, count)
-            if leaving is not None:
-                for index in leaving:
-                    self._free[server].update(self.held.pop(index))
-                return server, leaving
-        return None, []
+            return min(fitting, key=self._free.count_on), []
+        fullest_last = sorted(part, key=lambda k: -self._free.count_on(k))
+        return next(((k, gone) for k in fullest_last if (gone := self._leaving(k, count)) is not None), None)
 
     def _leaving(self, server: int, count: int) -> list[int] | None:
         """Return the smallest jobs of a server whose GPUs make `count` with those free, or None."""
-        room = len(self._free[server])
+        room, leaving, server_of = self._free.count_on(server), list[int](), self._setting.server_of
+        if room >= count:
+            return leaving
         # Only smaller jobs leave, so that none is driven out by what it has driven out, and placing ends.
-        on_it = [k for k, gpus in self.held.items() if len(gpus) < count and self._server_of[gpus[0]] == server]
-        leaving: list[int] = []
+        on_it = [k for k, gpus in self.held.items() if len(gpus) < count and server_of[gpus[0]] == server]
         for index in sorted(on_it, key=lambda k: len(self.held[k])):
-            if room >= count:
-                break
             leaving.append(index)
             room += len(self.held[index])
-        return leaving if room >= count else None
+            if room >= count:
+                return leaving
+        return None

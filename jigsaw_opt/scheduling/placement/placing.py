@@ -289,6 +289,10 @@ class FreeGpus:
         self.remove(gpus)
         return gpus
 
+    def on(self, server: int) -> Sequence[int]:
+        """Return the free GPUs of a server."""
+        return self._free[server]
+
     def count_on(self, server: int) -> int:
         """Return how many GPUs of a server are free."""
         return len(self._free[server])

@@ -18,18 +18,14 @@ _Fields = frozenset[str] | Callable[[Mapping[str, str]], frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class NamedPolicy:
-    """A policy whose options and fields are data; `begin` starts it, as `Policy.start` says."""
+    """A policy whose options and fields are data; `start` is that of `Policy`."""
 
     name: str
     display_name: str
-    begin: Callable[[ClusterSetting, Mapping[str, str]], Scheduler] = field(compare=False)
+    start: Callable[[ClusterSetting, Mapping[str, str]], Scheduler] = field(compare=False)
     options: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
     reads: _Fields = frozenset()
     needs: _Fields = frozenset()
-
-    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> Scheduler:
-        """Start the policy on an empty cluster without jobs."""
-        return self.begin(setting, options)
 
     def __reduce__(self) -> tuple[Callable[[str], Policy], tuple[str]]:
         """Return how another process finds it: by its name."""

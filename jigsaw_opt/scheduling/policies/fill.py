@@ -63,7 +63,11 @@ class _ForegroundFirst(RigidScheduler):
         back = [active for active in jobs if not active.job.foreground]
         if self.options["order"] == "shortest":
             back.sort(key=self._left_us)
-        alone = {share.jobs[0]: share for active in back if (share := active.share) and _is_alone(active, share)}
+        alone = {
+            active.index: active.share
+            for active in back
+            if active.share and (len(active.share.jobs), len(active.gpus)) == (1, active.job.gpus)
+        }
         front = [active for active in jobs if active.job.foreground]
         filled, free = self._foreground(front, alone.values(), observation)
         own = self._own_gpus(back, alone, free)
@@ -137,11 +141,6 @@ class _ForegroundFirst(RigidScheduler):
             can = can and performance.refuses(share, jobs) is None
             self._worth[key] = performance.speeds(share, jobs, [0] * len(jobs))[1].rate if can else 0
         return self._worth[key]
-
-
-def _is_alone(active: JobState, share: Share) -> bool:
-    """Return whether a share is the job alone, on as many GPUs as it asks for."""
-    return len(share.jobs) == 1 and len(share.gpus) == active.job.gpus
 
 
 class _Fill(_ForegroundFirst):

@@ -35,9 +35,13 @@ class _GavelScheduler:
     objective: str
     types: tuple[str, ...]
     decided_us: int = 0
-    job_us: dict[int, dict[str, float]] = field(default_factory=dict)
-    type_us: dict[str, float] = field(default_factory=dict)
-    held: dict[int, str] = field(default_factory=dict)
+    job_us: dict[int, list[float]] = field(default_factory=dict)
+    type_us: list[float] = field(init=False)
+    held: dict[int, int] = field(default_factory=dict)
+    """Number of the type that each job runs on."""
+
+    def __post_init__(self) -> None:
+        self.type_us = [0.0] * len(self.types)
 
     def refuses(self, job: TraceJob) -> str | None:
         restart_us = self.setting.restart_of(job)
@@ -53,30 +57,18 @@ class _GavelScheduler:
 
     def decide(self, observation: Observation) -> Decision:
         self._count(observation)
-        chosen = self._choose(observation)
-        placed = {gpu_type: self._place(observation, gpu_type, own) for gpu_type, own in chosen.items()}
-        self.held = {index: gpu_type for gpu_type, own in placed.items() for share in own for index in share.jobs}
+        placed = [self._place(observation, *one) for one in zip(self.types, self._choose(observation), strict=True)]
+        self.held = {index: k for k, own in enumerate(placed) for share in own for index in share.jobs}
         self.decided_us = observation.now_us
         return Decision(
-            tuple(share for own in placed.values() for share in own),
+            tuple(share for own in placed for share in own),
             observation.now_us + (1 if self.setting.round_us else _ROUND_US),
         )
 
     def state(self) -> Plain:
-        """Return the state: times are rows in the order of the types; a held type is given by its number."""
-        numbers = {name: k for k, name in enumerate(self.types)}
-        return {
-            "decided_us": self.decided_us,
-            "jobs": [
-                {
-                    "job": index,
-                    "times_us": [times[name] for name in self.types],
-                    "held": numbers[self.held[index]] if index in self.held else None,
-                }
-                for index, times in self.job_us.items()
-            ],
-            "times_us": [self.type_us.get(name, 0.0) for name in self.types],
-        }
+        """Return the state: times are rows in the order of the types."""
+        jobs = [{"job": k, "times_us": list(times), "held": self.held.get(k)} for k, times in self.job_us.items()]
+        return {"decided_us": self.decided_us, "jobs": jobs, "times_us": list(self.type_us)}
 
     def restore(self, state: Plain, observation: Observation) -> None:
         count, jobs = len(self.types), 1 + max(observation.known, default=-1)
@@ -88,9 +80,9 @@ class _GavelScheduler:
         if sorted(tree["job"] for tree in state["jobs"]) != sorted(observation.known):
             raise ValueError("the jobs are not those that there are, each once")
         self.decided_us = state["decided_us"]
-        self.job_us = {tree["job"]: dict(zip(self.types, map(float, tree["times_us"]))) for tree in state["jobs"]}
-        self.held = {tree["job"]: self.types[tree["held"]] for tree in state["jobs"] if tree["held"] is not None}
-        self.type_us = dict(zip(self.types, map(float, state["times_us"])))
+        self.job_us = {tree["job"]: list(map(float, tree["times_us"])) for tree in state["jobs"]}
+        self.held = {tree["job"]: tree["held"] for tree in state["jobs"] if tree["held"] is not None}
+        self.type_us = list(map(float, state["times_us"]))
 
     def _count(self, observation: Observation) -> None:
         """Add the time since the last decision; a new job begins with half a round on every type.
@@ -98,47 +90,43 @@ class _GavelScheduler:
         While jobs are active no two decisions are further apart than a round; beyond that nothing ran.
         """
         elapsed = min(observation.now_us - self.decided_us, self.setting.round_us or _ROUND_US)
-        for index, gpu_type in self.held.items():
-            self.job_us[index][gpu_type] += elapsed
-            self.type_us[gpu_type] += elapsed
+        for index, k in self.held.items():
+            self.job_us[index][k] += elapsed
+            self.type_us[k] += elapsed
         half = (self.setting.round_us or _ROUND_US) / 2
         for index in observation.jobs:
             if index not in self.job_us:
-                self.job_us[index] = dict.fromkeys(self.types, half)
-                for gpu_type in self.types:
-                    self.type_us[gpu_type] = self.type_us.get(gpu_type, 0.0) + half
+                self.job_us[index] = [half] * len(self.types)
+                self.type_us = [time_us + half for time_us in self.type_us]
         self.job_us = {index: self.job_us[index] for index in observation.jobs}
 
-    def _choose(self, observation: Observation) -> dict[str, list[int]]:
-        """Return jobs that run, by GPU type."""
+    def _choose(self, observation: Observation) -> list[list[int]]:
+        """Return the jobs that run on each type of GPU."""
         left = {gpu_type: self.setting.gpus_up(gpu_type, observation.down) for gpu_type in self.types}
         most = self.setting.most_joined(observation.down, observation.dead)
-        jobs = [active for active in observation.jobs.values() if self._has_a_type(active, most)]
+        jobs = [  # of which so many GPUs of a type that they run on are up and joined
+            active
+            for active in observation.jobs.values()
+            if any(count >= active.job.gpus and self._throughput(active.job, name) > 0 for name, count in most.items())
+        ]
+        chosen: list[list[int]] = [[] for _ in self.types]
         if not jobs:
-            return {}
+            return chosen
         allocation = self._allocation(jobs, left)
         queue = [
-            (-self._priority(active.index, gpu_type, float(share)), -float(share), k, active.index, gpu_type)
-            for k, gpu_type in enumerate(self.types)
+            (-(float(share) * self.type_us[k] / self.job_us[active.index][k]), -float(share), k, active.index)
+            for k in range(len(self.types))
             for active, share in zip(jobs, allocation[:, k])
         ]
-        chosen: dict[str, list[int]] = {gpu_type: [] for gpu_type in self.types}
         taken: set[int] = set()
-        for _, _, _, index, gpu_type in sorted(queue):
-            job = observation.jobs[index].job
+        for _, _, k, index in sorted(queue):
+            job, gpu_type = observation.jobs[index].job, self.types[k]
             if index in taken or job.gpus > min(left[gpu_type], most[gpu_type]) or self._throughput(job, gpu_type) == 0:
                 continue
             taken.add(index)
             left[gpu_type] -= job.gpus
-            chosen[gpu_type].append(index)
+            chosen[k].append(index)
         return chosen
-
-    def _priority(self, index: int, gpu_type: str, share: float) -> float:
-        return share * self.type_us[gpu_type] / self.job_us[index][gpu_type]
-
-    def _has_a_type(self, active: JobState, most: Mapping[str, int]) -> bool:
-        """Return whether the job runs on a type of which as many GPUs as it asks for are up and joined."""
-        return any(count >= active.job.gpus and self._throughput(active.job, name) > 0 for name, count in most.items())
 
     def _throughput(self, job: TraceJob, gpu_type: str) -> float:
         """Return iterations a second of a job on a type; 0 where it cannot run, or may not."""

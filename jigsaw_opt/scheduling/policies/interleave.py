@@ -137,8 +137,7 @@ class Interleaving(RigidScheduler):
     def _scattered(self, gpus: tuple[int, ...]) -> bool:
         servers = {self.setting.server_of[gpu] for gpu in gpus}
         kind = self.setting.pool_of[gpus[0]].kind
-        own = (k for pool in self.setting.pools if pool.kind == kind for k in pool.servers)
-        largest = sorted((len(self.setting.gpus_of[k]) for k in own), reverse=True)
+        largest = sorted((w for pool in self.setting.pools if pool.kind == kind for w in pool.widths), reverse=True)
         return sum(largest[: len(servers) - 1]) >= len(gpus)
 
     def _depths(self, group: Sequence[StagedJob]) -> tuple[Depth, ...]:

@@ -8,7 +8,7 @@ option, and there is no limit.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -17,8 +17,8 @@ from jigsaw_opt.scheduling.allocation import Decision
 from jigsaw_opt.scheduling.placement.placing import started_in_turn
 from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, whole
 from jigsaw_opt.scheduling.policies import NamedPolicy, RigidScheduler
-from jigsaw_opt.scheduling.policy import NEVER_STOPS, ClusterSetting, Observation
-from jigsaw_opt.solvers.allocation.sjf_bco import GpuLedger, Rule, rule_of
+from jigsaw_opt.scheduling.policy import NEVER_STOPS, Observation
+from jigsaw_opt.solvers.allocation.sjf_bco import GpuLedger, Rule, Variant, rule_of
 
 
 @dataclass(slots=True)
@@ -30,11 +30,14 @@ class _SjfBcoScheduler(RigidScheduler):
     """
 
     policy = "sjf_bco"
-    rule: Rule
-    only_grow: bool
+    rule: Rule = field(init=False)
+    only_grow: bool = field(init=False)
     loads: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
+        threshold, spread = int(self.options["threshold"]), Fraction(self.options["spread"])
+        variant: Variant = "intent" if self.options["variant"] == "intent" else "literal"
+        self.rule, self.only_grow = rule_of(variant, threshold, spread), variant == "literal"
         self.loads = [0] * self.setting.gpu_count
 
     def decide(self, observation: Observation) -> Decision:
@@ -77,19 +80,10 @@ class _SjfBcoScheduler(RigidScheduler):
             self.loads[gpu] += self.setting.performance.alone_us(job)
 
 
-def _start(setting: ClusterSetting, options: Mapping[str, str]) -> _SjfBcoScheduler:
-    rule = rule_of(
-        "intent" if options["variant"] == "intent" else "literal",
-        int(options["threshold"]),
-        Fraction(options["spread"]),
-    )
-    return _SjfBcoScheduler(setting, options, rule, options["variant"] == "literal")
-
-
 SJF_BCO = NamedPolicy(
     "sjf_bco",
     "smallest jobs first, on servers that balance contention for links and overhead (SJF-BCO)",
-    _start,
+    _SjfBcoScheduler,
     {"variant": ("intent", "literal"), "threshold": ("8", "1", "2", "4", "16", "32"), "spread": ("1", "2", "4", "8")},
     NEVER_STOPS,
 )

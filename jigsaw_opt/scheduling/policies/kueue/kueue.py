@@ -21,7 +21,7 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.option_values import file_names
 from jigsaw_opt.scheduling.placement.placing import PLACEMENTS, FreeGpus
-from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, whole
+from jigsaw_opt.scheduling.plain import TEXT, Plain, checked, fields, listed, whole
 from jigsaw_opt.scheduling.policies import NamedPolicy, RigidScheduler
 from jigsaw_opt.scheduling.policies.kueue.quotas import Admitted, QuotaTree, UsageNode, preemption_targets
 from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
@@ -39,7 +39,6 @@ _LOGGER = logging.getLogger(__name__)
 _COMMAND = "kubectl get clusterqueues,cohorts,localqueues,resourceflavors -A -o json"
 _NO_CANDIDATES, _PREEMPT, _RECLAIM, _FITS = range(4)
 """What becomes of a job in a flavor, the better the greater."""
-_TEXT = {"type": "string"}
 
 
 class _FlavorFit(NamedTuple):
@@ -123,8 +122,8 @@ class _KueueScheduler(RigidScheduler):
         return {"queues": self.digest, "admitted": rows}
 
     def restore(self, state: Plain, observation: Observation) -> None:
-        row = fields(job=whole(), flavor=_TEXT, since_us=whole(observation.now_us))
-        checked(state, fields(queues=_TEXT, admitted=listed(row)))
+        row = fields(job=whole(), flavor=TEXT, since_us=whole(observation.now_us))
+        checked(state, fields(queues=TEXT, admitted=listed(row)))
         if state["queues"] != self.digest:
             raise ValueError("the quotas are other ones")
         self.admitted = {one["job"]: (one["flavor"], one["since_us"]) for one in state["admitted"]}

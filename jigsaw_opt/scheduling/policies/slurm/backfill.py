@@ -18,7 +18,7 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.option_values import hours, hours_us
 from jigsaw_opt.scheduling.placement.placing import PLACEMENTS, FreeGpus
-from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, rows, whole
+from jigsaw_opt.scheduling.plain import TEXT, Plain, checked, fields, listed, rows, whole
 from jigsaw_opt.scheduling.policies import NamedPolicy, RigidScheduler
 from jigsaw_opt.scheduling.policies.slurm.server_reservations import ServerReservations, Timeline
 from jigsaw_opt.scheduling.policy import NEVER_STOPS, JobState, Observation
@@ -26,7 +26,6 @@ from jigsaw_opt.scheduling.policy import NEVER_STOPS, JobState, Observation
 _HOUR_US = 3_600_000_000
 _UNKNOWN_US = 24 * _HOUR_US
 """What the first job of a user is predicted to take that has no limit."""
-_TEXT = {"type": "string"}
 BACKFILL_OPTIONS: Mapping[str, Sequence[str]] = {
     "kind": ("easy", "conservative"),
     "reserve": ("gpus", "servers"),
@@ -183,8 +182,8 @@ class BackfillScheduler(RigidScheduler):
 
     def restore(self, state: Plain, observation: Observation) -> None:
         """Restore estimates and reservations from a state, which is checked."""
-        run = fields(job=whole(), start_us=whole(observation.now_us), estimate_us=whole(low=1), user=_TEXT)
-        user = fields(user=_TEXT, last=listed(whole(low=1), 1, 2))
+        run = fields(job=whole(), start_us=whole(observation.now_us), estimate_us=whole(low=1), user=TEXT)
+        user = fields(user=TEXT, last=listed(whole(low=1), 1, 2))
         checked(state, fields(runs=listed(run), lengths=listed(user), reserved=rows(3, whole())))
         self.runs = {
             one["job"]: _EstimatedRun(one["start_us"], one["estimate_us"], one["user"]) for one in state["runs"]

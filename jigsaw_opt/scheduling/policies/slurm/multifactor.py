@@ -20,7 +20,7 @@ from jigsaw_opt.errors import InvalidInputError, Problem, missing_option
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision
 from jigsaw_opt.scheduling.option_values import OpenValues, file_names, slurm_times, whole_numbers
-from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, number, rows, whole
+from jigsaw_opt.scheduling.plain import TEXT, Plain, checked, fields, listed, number, rows, whole
 from jigsaw_opt.scheduling.policies import NamedPolicy
 from jigsaw_opt.scheduling.policies.slurm.backfill import BACKFILL_OPTIONS, BackfillScheduler
 from jigsaw_opt.scheduling.policies.slurm.fair_share import ShareTree, UserKey
@@ -72,7 +72,6 @@ _OF_PARTITIONS_NOT_SIMULATED = {
 """Parameters of partitions that keep no job from GPUs here, with the values that say nothing."""
 
 
-_TEXT = {"type": "string"}
 _MOST_USAGE = 1e30
 _NEEDS = {"shares": "account", "qos": "qos", "priority_weight_qos": "qos", "priority_weight_partition": "queue"}
 """Options that have no effect where no job states a field."""
@@ -101,11 +100,6 @@ class PrioritySettings:
     def time_us(self, name: str) -> int:
         """Return a parameter that is a time, in microseconds."""
         return (slurm_time_s(self.values.get(name, _PARAMETERS[name][0])) or 0) * _SECOND_US
-
-    @property
-    def favors_small(self) -> bool:
-        """Whether small jobs come first."""
-        return self.values.get("PriorityFavorSmall", "no").lower() in ("yes", "true", "1", "up")
 
     def has_flag(self, flag: str) -> bool:
         """Return whether ``PriorityFlags`` has a flag."""
@@ -137,9 +131,8 @@ def _settings_of(options: Mapping[str, str]) -> PrioritySettings:
 
 def _limits_us(conf: SlurmConf) -> dict[str, int]:
     """Return the limit of jobs of each partition that state none; a partition may have none either."""
-    stated = {name: own.get("defaulttime", "NONE") for name, own in conf.partitions.items()}
     words = {
-        name: own.get("maxtime", "") if stated[name] == "NONE" else stated[name]
+        name: own.get("maxtime", "") if (stated := own.get("defaulttime", "NONE")) == "NONE" else stated
         for name, own in conf.partitions.items()
     }
     return {name: seconds * _SECOND_US for name, word in words.items() if (seconds := slurm_time_s(word))}
@@ -210,7 +203,8 @@ class JobPriority:
         servers = (bisect_left(self._widest, gpus) + 1) / len(self._widest)
         part = gpus / self._widest[-1]
         part = max(part, servers) / max(1, limit_us // _MINUTE_US) if self._relative_to_time else (part + servers) / 2
-        return max(0.0, min(1.0, 1.0 - part if self._settings.favors_small else part))
+        small_first = self._settings.values.get("PriorityFavorSmall", "no").lower() in ("yes", "true", "1", "up")
+        return max(0.0, min(1.0, 1.0 - part if small_first else part))
 
 
 def _normalised(priorities: Mapping[str, int], name: str | None, default: int) -> float:
@@ -310,8 +304,8 @@ class _MultifactorScheduler(BackfillScheduler):
         }
 
     def restore(self, state: Plain, observation: Observation) -> None:
-        used = fields(account=_TEXT, user=_TEXT, used=number(0, _MOST_USAGE))
-        held = fields(job=whole(), gpus=whole(self.setting.gpu_count, 1), account=_TEXT, user=_TEXT)
+        used = fields(account=TEXT, user=TEXT, used=number(0, _MOST_USAGE))
+        held = fields(job=whole(), gpus=whole(self.setting.gpu_count, 1), account=TEXT, user=TEXT)
         shape = {"backfill": {"type": "object"}, "since_us": whole(observation.now_us), "eligible": rows(2, whole())}
         checked(state, fields(**shape, usage=listed(used), holding=listed(held)))
         BackfillScheduler.restore(self, state["backfill"], observation)
