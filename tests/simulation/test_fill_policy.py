@@ -21,7 +21,7 @@ from jigsaw_opt.scheduling.policy import Policy
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.engine.simulation import Simulation
 from jigsaw_opt.simulation.results.metrics import SimulationSummary, summarise
-from jigsaw_opt.simulation.results.tables import jobs_csv
+from jigsaw_opt.simulation.results.result import jobs_csv
 from tests.refusals import carries
 from tests.simulation.cases import finish_s, restarts, run, starts_s
 from tests.simulation.resumable import foregrounds

@@ -24,7 +24,7 @@ from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.engine.simulation import Simulation
 from jigsaw_opt.simulation.results.folder import restore, snapshot
 from jigsaw_opt.simulation.results.metrics import summarise
-from jigsaw_opt.simulation.results.tables import jobs_csv, rounds_csv
+from jigsaw_opt.simulation.results.result import jobs_csv, rounds_csv
 from tests.refusals import fails, refuses
 from tests.simulation.asked import setting_of
 from tests.simulation.cases import SECOND, Scripted, Shared, cluster, job, random_jobs, setting

@@ -19,7 +19,7 @@ from jigsaw_opt.documents.readers.table import Accept
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import Workload
 from jigsaw_opt.simulation.inputs.request import SimulationRequest
-from jigsaw_opt.simulation.inputs.workloads import read_workload
+from jigsaw_opt.simulation.inputs.workload_changes import read_workload
 from jigsaw_opt.sweeps.assumptions import assumed_in_sweep
 from jigsaw_opt.sweeps.calls import simulate_all
 from jigsaw_opt.sweeps.simulations import cells, is_row, measure, rows_csv, simulations

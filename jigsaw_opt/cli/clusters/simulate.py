@@ -52,7 +52,7 @@ ARGUMENTS: Arguments = {
 def run(arguments: argparse.Namespace) -> int:
     """Simulate, write the results, print the summary; a signal while it is under way leaves a snapshot instead."""
     from jigsaw_opt.simulation.results.folder import RESULTS, SNAPSHOT, ResultFolder
-    from jigsaw_opt.simulation.results.tables import summary_tree
+    from jigsaw_opt.simulation.results.result import summary_tree
     from jigsaw_opt.simulation.simulate import simulate
     from jigsaw_opt.views.simulation_report import simulation_html
 

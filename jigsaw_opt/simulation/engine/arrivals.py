@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
 
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.workload import TraceJob, Workload
@@ -121,21 +122,10 @@ def _numbers_before(jobs: Sequence[TraceJob]) -> dict[int, set[int]]:
 
 def _refuse_cycles(jobs: Sequence[TraceJob], before: dict[int, set[int]]) -> None:
     """Raise an error that names jobs which wait for each other."""
-    left = {index: set(others) for index, others in before.items()}
-    while free := {k for others in left.values() for k in others} - left.keys():
-        left = {index: rest for index, others in left.items() if (rest := others - free)}
-    cycle = list(_cycle(left))
-    if cycle:
-        names = ", ".join(repr(jobs[k].name) for k in cycle[:_MOST_NAMES])
-        raise InvalidInputError([Problem("$.jobs", f"jobs wait for each other: {names}", code="cycle")])
-
-
-def _cycle(left: dict[int, set[int]]) -> Iterator[int]:
-    """Yield the numbers of jobs each of which waits for the next, and the last for the first."""
-    path: list[int] = []
-    index = next(iter(left), None)
-    while index is not None and index not in path:
-        path.append(index)
-        index = min(left[index] & left.keys(), default=None)
-    if index is not None:
-        yield from path[path.index(index) :]
+    try:
+        TopologicalSorter(before).prepare()
+    except CycleError as error:
+        *cycle, _ = reversed(error.args[1])
+        first = cycle.index(min(cycle))
+        names = ", ".join(repr(jobs[k].name) for k in [*cycle[first:], *cycle[:first]][:_MOST_NAMES])
+        raise InvalidInputError([Problem("$.jobs", f"jobs wait for each other: {names}", code="cycle")]) from None

@@ -16,8 +16,7 @@ from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.workload import MOST_GPUS, TraceJob
 from jigsaw_opt.simulation.inputs.cluster_files import cluster_in_words
 from jigsaw_opt.simulation.inputs.own_jobs import OwnJob, OwnRequest, jobs_of, own_job, with_deadlines
-from jigsaw_opt.simulation.inputs.workload_changes import with_types_of, without_too_wide
-from jigsaw_opt.simulation.inputs.workloads import why_too_wide
+from jigsaw_opt.simulation.inputs.workload_changes import why_too_wide, with_types_of, without_too_wide
 from jigsaw_opt.text import named, readable
 
 Read = TypeVar("Read")

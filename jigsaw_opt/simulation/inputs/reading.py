@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from jigsaw_opt.documents.readers.table import anything
-from jigsaw_opt.errors import Problems
+from jigsaw_opt.documents.readers.table import Accept, anything
+from jigsaw_opt.errors import Problems, argument
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.rules.keyed import trusted
+from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.scheduling.performance import Performance
+from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.policy import choose
 from jigsaw_opt.simulation.engine.outages import failures_of
+from jigsaw_opt.simulation.engine.recorded import record_problems
 from jigsaw_opt.simulation.engine.setting import Setting, told
 from jigsaw_opt.simulation.inputs.cluster_files import read_cluster
 from jigsaw_opt.simulation.inputs.contention import contention_of
 from jigsaw_opt.simulation.inputs.performance import performance_for
 from jigsaw_opt.simulation.inputs.request import SimulationRequest
-from jigsaw_opt.simulation.inputs.workload_changes import fitted
-from jigsaw_opt.simulation.inputs.workloads import acceptance, read_workload
+from jigsaw_opt.simulation.inputs.workload_changes import fitted, most_gpus_for, read_workload, why_too_wide
 
 
 def read_setting(asked: SimulationRequest) -> Setting:
@@ -63,6 +66,30 @@ def changed(setting: Setting, **parts: Any) -> Setting:
     return one.under(parts["policy"]) if "policy" in parts else one
 
 
+def _acceptance(asked: SimulationRequest, cluster: Cluster, performance: Performance | None) -> Accept:
+    """Return what is wrong with a job: its GPUs, its recorded times, or nothing that the performance model knows.
+
+    `performance`: None where it is not known yet.
+    """
+    most, mixed = most_gpus_for(cluster), len({server.gpu_type for server in cluster.servers}) > 1
+
+    def problems(job: TraceJob) -> Sequence[str]:
+        wide = why_too_wide(job, job.fewest, most(job), " of a type that it may have" if mixed else "")
+        if wide is not None and asked.too_wide == "skip":
+            return ()
+        found = [*([] if wide is None else [wide]), *(record_problems(job) if asked.is_record else ())]
+        reason = None if performance is None or asked.draw_models else performance.unknown(job)
+        if reason is not None:
+            if isinstance(performance, Profiled) and job.duration_us is not None:
+                drawn, given = argument("draw_models", True), argument("performance", "seconds")
+                reason = f"has a duration and no model; {drawn} gives it one, {given} needs none"
+                reason = f"job {job.name!r} {reason}"
+            found.append(reason)
+        return found
+
+    return problems
+
+
 def _microseconds(seconds: float) -> int:
     return round(seconds * 1_000_000)
 
@@ -79,7 +106,7 @@ def _read(asked: SimulationRequest, problems: Problems) -> Setting | None:
         failures = failures_of(asked.failures, cluster, asked.seed)
     with problems.of("performance"):
         performance = performance_for(asked.performance, cluster, models, asked.speeds, asked.draw_models)
-    accept = acceptance(asked, cluster, performance) if cluster.servers else anything
+    accept = _acceptance(asked, cluster, performance) if cluster.servers else anything
     given = asked.workload
     with problems.of(given if isinstance(given, str) else "workload", argument="workload"):
         workload = read_workload(given, asked.columns, accept)

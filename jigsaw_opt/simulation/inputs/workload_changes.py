@@ -1,4 +1,4 @@
-"""Changes of a workload before it is simulated: by the GPUs of the cluster, drawn models, and other time limits.
+"""Workloads of a simulation, and their changes before: by the GPUs of the cluster, drawn models, and other time limits.
 
 Jobs that need more GPUs than the cluster has are refused, or left out and counted.
 """
@@ -9,11 +9,14 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
-from jigsaw_opt.errors import UsageError, argument
+from jigsaw_opt.documents.readers.table import Accept
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, argument
+from jigsaw_opt.instances.sources import workload_from
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.gpu_types import matching_types
-from jigsaw_opt.problem.workload import DURATION_UNITS_US, TraceJob, Workload, left_out_told
+from jigsaw_opt.problem.workload import DURATION_UNITS_US, TraceJob, Workload, is_name, job_problems, left_out_told
 from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds
@@ -22,6 +25,38 @@ from jigsaw_opt.simulation.engine.arrivals import with_dependencies_told
 _REASON = "with more GPUs than the cluster has"
 _UNTYPED = "gpu"
 """The type of the GPUs of a cluster that does not say which they are."""
+
+
+def read_workload(given: str | Path | Workload, columns: str, accept: Accept) -> Workload:
+    """Return a workload; raise with everything that is wrong with its jobs.
+
+    `accept`: yields what else is wrong with a job.
+    """
+    return _checked(given, accept) if isinstance(given, Workload) else workload_from(str(given), columns, accept)
+
+
+def _checked(workload: Workload, accept: Accept) -> Workload:
+    """Return a workload of the caller, or raise with everything that is wrong with its jobs."""
+    found = [] if workload.jobs else [Problem("$.jobs", "is empty", code="empty")]
+    names: set[str] = set()
+    for k, job in enumerate(workload.jobs):
+        name = f"job {job.name!r}" if is_name(job.name) else ""
+        wrong = [replace(problem, path=f"$.jobs[{k}].{problem.path}", hint=name) for problem in job_problems(job)]
+        found += wrong or [Problem(f"$.jobs[{k}]", message, code="unsupported") for message in accept(job)]
+        if job.name in names:
+            found.append(Problem(f"$.jobs[{k}].name", f"there is a job {job.name!r} already", code="duplicate-name"))
+        names.add(job.name)
+    if found:
+        raise InvalidInputError(found)
+    return workload
+
+
+def why_too_wide(job: TraceJob, needed: int, count: int, of: str = "") -> str | None:
+    """Return why a job is too wide for some GPUs; None where it is not."""
+    if needed <= count:
+        return None
+    skipped = argument("too_wide", "skip")
+    return f"job {job.name!r} needs {needed} GPUs and the cluster has {count}{of}; {skipped} leaves such jobs out"
 
 
 def fitted(
@@ -44,7 +79,7 @@ def fitted(
 
 def most_gpus_for(cluster: Cluster) -> Callable[[TraceJob], int]:
     """Return what tells how many GPUs of a cluster a job can have at most: those of one type that it may run on."""
-    counts = _counts(cluster)
+    counts = Counter(cluster.gpus.types)
     if len(counts) == 1:
         return lambda job: cluster.gpu_count
     found: dict[tuple[str, ...] | None, int] = {}
@@ -63,7 +98,7 @@ def with_types_of(workload: Workload, cluster: Cluster) -> Workload:
 
     The same one where nothing changes; else it has a remark with the number of such jobs.
     """
-    only, *others = _counts(cluster)
+    only, *others = Counter(cluster.gpus.types)
 
     def is_elsewhere(job: TraceJob) -> bool:
         return not others and job.gpu_types is not None and not _match(job.gpu_types, only)
@@ -84,7 +119,7 @@ def with_durations_told(workload: Workload, cluster: Cluster, speeds: TypeSpeeds
 
     `speeds`: how fast the types are; None where durations are taken as they are.
     """
-    types = _counts(cluster)
+    types = Counter(cluster.gpus.types)
     if speeds is not None:
         of = speeds.reference or "a GPU of speed 1"
         count = sum(job.measured_on is None for job in workload.jobs)
@@ -99,14 +134,6 @@ def with_durations_told(workload: Workload, cluster: Cluster, speeds: TypeSpeeds
     if count == 0 or set(types) == {_UNTYPED}:
         return workload
     return replace(workload, remarks={**workload.remarks, remark: count})
-
-
-def _counts(cluster: Cluster) -> Counter[str]:
-    """Return the GPUs of each type, in the order of the servers."""
-    counts = Counter[str]()
-    for server in cluster.servers:
-        counts[server.gpu_type] += server.gpus
-    return counts
 
 
 def _match(names: tuple[str, ...], gpu_type: str) -> bool:

@@ -25,8 +25,7 @@ from jigsaw_opt.scheduling.plain import ANYTHING, Plain, checked, fields, requir
 from jigsaw_opt.simulation.engine.recorded import simulation_of
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.engine.simulation import Simulation
-from jigsaw_opt.simulation.results.result import SimulationResult, result_of
-from jigsaw_opt.simulation.results.tables import jobs_csv, rounds_csv, summary_json
+from jigsaw_opt.simulation.results.result import SimulationResult, jobs_csv, result_of, rounds_csv, summary_json
 
 _FORMAT = "jigsaw-snapshot/5"
 _TEXT = {"type": "string"}

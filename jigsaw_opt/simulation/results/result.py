@@ -1,16 +1,30 @@
-"""The result of a simulation: its measures, and tables of its jobs and rounds."""
+"""The result of a simulation: its measures, and tables of its jobs and rounds, also as text."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from typing import NamedTuple, TypeAlias
 
+from jigsaw_opt.documents.csv_text import csv_text
 from jigsaw_opt.problem.data_table import DataTable
-from jigsaw_opt.simulation.engine.records import SimulationOutcome
+from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.scheduling.performance import UNITS
+from jigsaw_opt.simulation.engine.records import JobRecord, Loss, SimulationOutcome
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.engine.simulation import Simulation
-from jigsaw_opt.simulation.results.metrics import SimulationSummary, summarise
-from jigsaw_opt.simulation.results.tables import jobs_of, rounds_of
-from jigsaw_opt.text import html_table
+from jigsaw_opt.simulation.results.metrics import (
+    SimulationSummary,
+    completion_us,
+    fairness,
+    run_slowdown,
+    summarise,
+)
+from jigsaw_opt.text import html_table, json_text, printable
+
+_ROUNDS = ("time_s", "active", "running", "waiting", "gpus", "moved", "held_gpu_s", "policy_us")
+_DIGITS = {"iterations_done": 6, "fairness": 4, "slowdown": 4}
+"""Decimals of the columns that are neither times nor counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +55,12 @@ class SimulationResult:
     @property
     def jobs(self) -> DataTable:
         """A row a job that was submitted, with the columns of ``jobs.csv``; None stands for what has not happened."""
-        return jobs_of(self.setting, self.outcome)
+        return _columns(_JOBS, _job_rows(self.setting, self.outcome))
 
     @property
     def rounds(self) -> DataTable:
-        """A row a round in which the policy was asked, with the columns of ``rounds.csv``."""
-        return rounds_of(self.outcome)
+        """A row a round in which the policy was asked, as ``rounds.csv``; only ``policy_us`` differs by run."""
+        return _columns(_ROUNDS, _round_rows(self.outcome))
 
     def __repr__(self) -> str:
         jobs, mean = self.summary.jobs, self.summary.mean_completion_h
@@ -65,3 +79,123 @@ def result_of(simulation: Simulation, resumable: bool = False) -> SimulationResu
     """Return what a simulation has come to; it cannot go on afterwards."""
     finished, outcome = simulation.finished, simulation.close()
     return SimulationResult(simulation.setting, summarise(simulation.setting, outcome), outcome, finished, resumable)
+
+
+def jobs_csv(setting: Setting, outcome: SimulationOutcome) -> str:
+    """Return the table of jobs as text; cells of what has not happened are empty."""
+    return _csv(_JOBS, _job_rows(setting, outcome))
+
+
+def rounds_csv(outcome: SimulationOutcome) -> str:
+    """Return the table of rounds as text."""
+    return _csv(_ROUNDS, _round_rows(outcome))
+
+
+def summary_tree(setting: Setting, summary: SimulationSummary, hindrance: str = "") -> dict[str, object]:
+    """Return the measures after what the simulation was of, and what its workload left out and decided, by reason.
+
+    `hindrance`: what keeps a job from ever running, as in the outcome; empty for nothing.
+    """
+    read = {"left_out": _printable(setting.workload.left_out), "remarks": _printable(setting.workload.remarks)}
+    return {**setting.words, **asdict(summary), "hindrance": printable(hindrance), **read}
+
+
+def summary_json(setting: Setting, summary: SimulationSummary, hindrance: str = "") -> str:
+    """Return `summary_tree` as the text of a JSON document."""
+    return json_text(summary_tree(setting, summary, hindrance), indent=2, allow_nan=True) + "\n"
+
+
+def _printable(counts: Mapping[str, int]) -> dict[str, int]:
+    return {printable(reason): count for reason, count in counts.items()}
+
+
+_Rows: TypeAlias = Iterator[tuple[object, ...]]
+"""Rows with all times in microseconds."""
+
+
+class _JobRow(NamedTuple):
+    """All that the columns of a job are made of."""
+
+    setting: Setting
+    record: JobRecord
+    job: TraceJob
+    loss: Loss
+    held_us: int
+    placed: tuple[str, str]
+
+    def of_ended(self, measure: Callable[[Setting, JobRecord], object]) -> object:
+        """Return a measure of a job that has ended, and None of others."""
+        return None if self.record.finish_us is None else measure(self.setting, self.record)
+
+
+_JOBS: Mapping[str, Callable[[_JobRow], object]] = {
+    "name": lambda row: row.job.name,
+    "model": lambda row: row.job.model,
+    "gpus": lambda row: row.job.gpus,
+    "submit_s": lambda row: row.job.submit_us,
+    "start_s": lambda row: row.record.start_us,
+    "finish_s": lambda row: row.record.finish_us,
+    "completion_s": lambda row: row.of_ended(completion_us),
+    "iterations_done": lambda row: row.record.done / UNITS,
+    "gpu_s": lambda row: row.record.gpu_us,
+    "held_s": lambda row: row.held_us,
+    "restarts": lambda row: row.record.restarts,
+    "alone_s": lambda row: row.record.alone_us,
+    "fairness": lambda row: row.of_ended(fairness),
+    "foreground": lambda row: int(row.job.foreground),
+    "slowdown": lambda row: row.of_ended(run_slowdown),
+    "failure_stops": lambda row: row.loss.stops,
+    "lost_gpu_s": lambda row: row.loss.gpu_us,
+    "servers": lambda row: row.placed[0],
+    "held_gpus": lambda row: row.placed[1],
+}
+"""Columns of the table of jobs; times are in microseconds."""
+
+
+def _job_rows(setting: Setting, outcome: SimulationOutcome) -> _Rows:
+    held, placed = outcome.held_us(), _placed(setting, outcome)
+    for record in outcome.jobs:
+        k = record.index
+        job, loss = setting.workload.jobs[k], outcome.losses.get(k, Loss())
+        row = _JobRow(setting, record, job, loss, held[k], placed.get(k, ("", "")))
+        yield tuple(column(row) for column in _JOBS.values())
+
+
+def _placed(setting: Setting, outcome: SimulationOutcome) -> dict[int, tuple[str, str]]:
+    """Return by number of a job its servers and its GPUs: those of a stint apart from the next by semicolons."""
+    cluster, server_of = setting.cluster, setting.server_of
+    names = [cluster.gpu_name(k, gpu - own.start) for k, own in enumerate(setting.for_policy.gpus_of) for gpu in own]
+    found: dict[int, tuple[list[str], list[str]]] = {}
+    for stint in outcome.stints:
+        servers, gpus = found.setdefault(stint.job, ([], []))
+        numbers = dict.fromkeys(server_of[gpu] for gpu in stint.on)
+        servers.append(" ".join(cluster.servers[k].name for k in numbers))
+        gpus.append(" ".join(names[gpu] for gpu in stint.on))
+    return {index: ("; ".join(servers), "; ".join(gpus)) for index, (servers, gpus) in found.items()}
+
+
+def _round_rows(outcome: SimulationOutcome) -> _Rows:
+    for r in outcome.rounds:
+        yield r.time_us, r.active, r.running, r.active - r.running, r.gpus, r.moved, r.held_gpu_us, r.policy_us
+
+
+def _columns(names: Iterable[str], rows: _Rows) -> DataTable:
+    """Return rows with times in seconds."""
+    return DataTable(names, ([_in_seconds(*cell) for cell in zip(names, row, strict=True)] for row in rows))
+
+
+def _in_seconds(name: str, value: object) -> object:
+    return value / 1_000_000 if name.endswith("_s") and isinstance(value, int) else value
+
+
+def _csv(names: Iterable[str], rows: _Rows) -> str:
+    return csv_text(tuple(names), ([_cell(*cell) for cell in zip(names, row, strict=True)] for row in rows))
+
+
+def _cell(name: str, value: object) -> object:
+    """Return a value as text; seconds have all six digits, from integers, so that nothing is rounded."""
+    if value is None:
+        return ""
+    if name.endswith("_s") and isinstance(value, int):
+        return f"{value // 1_000_000}.{value % 1_000_000:06d}"
+    return f"{value:.{_DIGITS[name]}f}" if name in _DIGITS else value
