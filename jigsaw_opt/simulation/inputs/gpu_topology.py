@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from itertools import combinations, takewhile
 
 from jigsaw_opt.documents.readers.lines import Lines
 from jigsaw_opt.errors import Problem, UsageError
@@ -120,12 +120,8 @@ def _matrix(lines: Lines) -> tuple[list[str], dict[str, tuple[int, list[str]]]]:
         if not _GPU.fullmatch(first):
             continue
         if not names:
-            heads = [first, *rest]
-            places = [
-                k
-                for k, head in enumerate(heads[: heads.index("CPU")] if "CPU" in heads else heads)
-                if _GPU.fullmatch(head)
-            ]
+            heads = list(takewhile(lambda head: head != "CPU", (first, *rest)))
+            places = [k for k, head in enumerate(heads) if _GPU.fullmatch(head)]
             names = [heads[k] for k in places]
         elif first in rows:
             lines.add(number, f"{first} has a row already", code="duplicate-name")
@@ -151,9 +147,8 @@ def _pairs(lines: Lines, names: Sequence[str], rows: Mapping[str, tuple[int, lis
     for one, other in combinations(range(len(names)), 2):
         (number, row), back = rows[names[other]], rows[names[one]][1][other]
         if row[one] != back:
-            lines.add(
-                number, f"{names[other]} to {names[one]} is {row[one]}, and the other way {back}", code="contradiction"
-            )
+            told = f"{names[other]} to {names[one]} is {row[one]}, and the other way {back}"
+            lines.add(number, told, code="contradiction")
         pairs[one, other] = back
     return pairs
 
@@ -172,18 +167,15 @@ def _check_row(lines: Lines, names: Sequence[str], name: str, number: int, row: 
 def _islands(count: int, pairs: Pairs, rates: Mapping[str, int]) -> Iterator[tuple[int, int | None]]:
     """Yield the number of GPUs of each server, and the rate of its fabric; None where it has one GPU.
 
-    Connections are taken from the fastest on, as Kruskal does: the last that joins two parts is the slowest needed.
+    The slowest connection that is needed is the slowest one of a maximum spanning tree.
     """
-    part = list(range(count))
-    slowest: dict[int, int] = {}
-    for rate, one, other in sorted(
-        ((_rate(c, rates), *pair) for pair, c in pairs.items() if c != _APART), reverse=True
-    ):
-        kept, gone = part[one], part[other]
-        if kept != gone:
-            part = [kept if each == gone else each for each in part]
-            slowest[kept] = rate
-    yield from ((part.count(each), slowest.get(each)) for each in dict.fromkeys(part))
+    import networkx as nx
+
+    graph: nx.Graph[int] = nx.empty_graph(count)
+    graph.add_weighted_edges_from((*pair, _rate(cell, rates)) for pair, cell in pairs.items() if cell != _APART)
+    tree = nx.maximum_spanning_tree(graph)
+    for part in nx.connected_components(tree):
+        yield len(part), min((rate for _, _, rate in tree.edges(part, data="weight")), default=None)
 
 
 def _rate(cell: str, rates: Mapping[str, int]) -> int:
@@ -205,9 +197,8 @@ def _host(name: str, islands: Sequence[tuple[int, int | None]], options: _Unstat
 
 def _server(name: str, gpus: int, rate: int | None, options: _Unstated) -> Server:
     usual = server(name, options.gpu_type, gpus)
-    return replace(
-        usual, gpu_memory=options.memory or usual.gpu_memory, fabric_bandwidth=rate or usual.fabric_bandwidth
-    )
+    memory, fabric = options.memory or usual.gpu_memory, rate or usual.fabric_bandwidth
+    return replace(usual, gpu_memory=memory, fabric_bandwidth=fabric)
 
 
 def _joined(hosts: Sequence[Cluster], rate: int) -> Cluster:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Any, get_args
+from functools import partial
+from typing import Any, TypeVar, get_args
 
 from jigsaw_opt.documents import InstanceBuilder
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, malformed, out_of_range
@@ -20,11 +21,13 @@ from jigsaw_opt.problem.depth import CHOICES, chosen_depth
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.rules.keyed import altered
+from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.simulation.inputs.cluster_files import cluster_in_words
 from jigsaw_opt.text import nearest, suggestion
 
+Read = TypeVar("Read")
 _FORM = (
     "NAME:MODEL[@BATCH]:WORKERS:ITERATIONS, or a duration as in 2d, 2h, 30min, 90s or 600ms in place of the iterations"
 )
@@ -102,30 +105,23 @@ def with_deadlines(jobs: Sequence[OwnJob], words: Sequence[str], complete: bool 
 
     `complete`: whether these are all jobs. Else a name that none of them has is left alone.
     """
-    names, wrong = [job.name for job in jobs], []
-    of_all: int | None = None
-    of_one: dict[str, int] = {}
+    names, wrong, of = [job.name for job in jobs], Report(), dict[str | None, int]()
     for word in words:
         found = _DEADLINE.fullmatch(word.strip())
+        name = found and found["name"]
         if found is None:
             message = f"a deadline is JOB=TIME, or TIME of all jobs, as in a=2h, 3d, 90s or 600ms; not {word!r}"
-            wrong.append(Problem("deadline", message, code="malformed"))
-        elif found["name"] in of_one or (found["name"] is None and of_all is not None):
-            of_whom = "all jobs have" if found["name"] is None else f"job {found['name']!r} has"
-            wrong.append(
-                Problem("deadline", f"{of_whom} a deadline before {word!r}; one is taken", code="duplicate-name")
-            )
-        elif found["name"] is None:
-            of_all = _us(found)
-        elif found["name"] in names:
-            of_one[found["name"]] = _us(found)
+            wrong.add("deadline", message, code="malformed")
+        elif name in of:
+            of_whom = "all jobs have" if name is None else f"job {name!r} has"
+            wrong.add("deadline", f"{of_whom} a deadline before {word!r}; one is taken", code="duplicate-name")
+        elif name is None or name in names:
+            of[name] = _us(found)
         elif complete:
-            wrong.append(
-                Problem("deadline", f"no job {found['name']!r}; {nearest(found['name'], names)}", code="unknown-name")
-            )
-    if wrong:
-        raise UsageError.of(wrong)
-    return [replace(job, deadline_us=of_one.get(job.name, of_all)) for job in jobs]
+            wrong.add("deadline", f"no job {name!r}; {nearest(name, names)}", code="unknown-name")
+    if wrong.problems:
+        raise UsageError.of(wrong.problems)
+    return [replace(job, deadline_us=of.get(job.name, of.get(None))) for job in jobs]
 
 
 def _us(found: re.Match[str]) -> int:
@@ -134,49 +130,43 @@ def _us(found: re.Match[str]) -> int:
 
 def jobs_of(workload: Workload, model: str) -> tuple[OwnJob, ...]:
     """Return the jobs of a workload; those that state only their duration have the model `model`."""
-    wrong = [
-        Problem(f"job {job.name}", f"job {job.name!r} has no number of iterations", code="missing-field")
-        for job in workload.jobs
-        if job.iterations is None
-    ]
-    if wrong:
-        raise UsageError.of(wrong)
-    return tuple(_of_trace(job, model) for job in workload.jobs)
-
-
-def _of_trace(job: TraceJob, model: str) -> OwnJob:
-    if job.duration_us is None:
-        return OwnJob(job.name, job.model, job.gpus, job.iterations, None, job.submit_us, job.weight)
-    return OwnJob(job.name, model, job.gpus, None, job.duration_us, job.submit_us, job.weight)
+    wrong, found = Report(), []
+    for job in workload.jobs:
+        if job.iterations is None:
+            wrong.add(f"job {job.name}", f"job {job.name!r} has no number of iterations", code="missing-field")
+        work = (job.model, job.iterations, None) if job.duration_us is None else (model, None, job.duration_us)
+        found.append(OwnJob(job.name, work[0], job.gpus, *work[1:], job.submit_us, job.weight))
+    if wrong.problems:
+        raise UsageError.of(wrong.problems)
+    return tuple(found)
 
 
 def own_instance(request: OwnRequest) -> tuple[Instance, tuple[Assumption, ...]]:
     """Return the instance that was asked for, and what it states that nobody said."""
-    problems: list[Problem] = []
-    _check_words(request, problems)
-    cluster = _cluster(request, problems)
-    networks = _networks(request, cluster, problems)
-    if problems or cluster is None:
-        raise InvalidInputError(problems)
+    report = Report()
+    _check_words(request, report)
+    cluster = attempt(partial(_cluster, request), "cluster", report)
+    networks = _networks(request, cluster, report)
+    report.raise_if_any()
+    assert cluster is not None
     drawn, spelt = _spelt_as_cluster(_drawn(request, cluster, networks))
     performance = Profiled(drawn.cluster, drawn.models)
     alone = [TraceJob(job.name, 0, job.model, job.workers, 1) for job in drawn.data_parallel]
     for index, job in enumerate(alone):
-        reason = performance.unknown(job)
-        if reason is not None:
-            problems.append(
-                _why(performance, job.model, f"$.jobs[{index}]")
-                or Problem(f"$.jobs[{index}]", reason, code="does-not-fit")
-            )
-    if problems:
-        raise InvalidInputError(problems)
+        if (reason := performance.unknown(job)) is not None:
+            place = f"$.jobs[{index}]"
+            report.note(_why(performance, job.model, place) or Problem(place, reason, code="does-not-fit"))
+    report.raise_if_any()
     times_us = [performance.alone_us(job) for job in alone]
-    counts = [_iterations(own, time_us) for own, time_us in zip(request.jobs, times_us, strict=True)]
+    counts = [
+        job.iterations if own.duration_us is None else max(1, round(own.duration_us / time_us))
+        for job, own, time_us in zip(drawn.data_parallel, request.jobs, times_us, strict=True)
+    ]
     jobs = tuple(
         replace(job, iterations=n, depth=chosen_depth(request.depth, job.workers, drawn.models[job.model].depth, n))
         for job, n in zip(drawn.data_parallel, counts, strict=True)
     )
-    assumed = [*_of_cluster(request, cluster), *spelt, *_of_models(request, networks)]
+    assumed = [*_of_cluster(request, cluster), *spelt, *_of_models(networks)]
     return replace(drawn, jobs=jobs), (*assumed, *_of_jobs(request, counts, times_us))
 
 
@@ -199,75 +189,61 @@ def _why(performance: Profiled, name: str, path: str) -> Problem | None:
     if not fitting:
         types, own = sorted({server.gpu_type for server in servers}), ", ".join(model.gpu_types) or "no type"
         wrong = f"model {name!r} has times on {own}; the cluster has {', '.join(types)}"
-        return Problem(
-            path, wrong, f"jigsaw profile --gpu-type {types[0]} writes times of this name", code="unknown-name"
-        )
+        hint = f"jigsaw profile --gpu-type {types[0]} writes times of this name"
+        return Problem(path, wrong, hint, code="unknown-name")
     need, most = needed_bytes([(model.state_bytes, model.activation_bytes()[-1])]), max(fitting)
     wrong = f"a worker of model {name!r} takes {need / 1e9:.1f} GB, and a GPU has {most / 1e9:g}"
     return Problem(path, wrong, code="does-not-fit") if need > most else None
 
 
-def _iterations(job: OwnJob, alone_us: int) -> int:
-    if job.duration_us is not None:
-        return max(1, round(job.duration_us / alone_us))
-    return 1 if job.iterations is None else job.iterations
-
-
-def _check_words(request: OwnRequest, problems: list[Problem]) -> None:
+def _check_words(request: OwnRequest, report: Report) -> None:
     """Check the words that concern the whole instance, and add what is wrong."""
-    for what, value, known in (
-        ("depth", request.depth, CHOICES),
-        ("objective", request.objective, get_args(Objective)),
-    ):
+    words = {"depth": (request.depth, CHOICES), "objective": (request.objective, get_args(Objective))}
+    for what, (value, known) in words.items():
         if value not in known:
             message = f"is one of {', '.join(known)}, not {value!r}"
-            problems.append(Problem(what, message, suggestion(value, known), code="unknown-value"))
-    for what, number, least in (
-        ("bandwidth", request.bandwidth, 1),
-        ("segments", request.segments, 1),
-        ("bandwidth of the link", request.link and request.link[0], 1),
-        ("latency of the link", request.link and request.link[1], 0),
-    ):
+            report.add(what, message, suggestion(value, known), code="unknown-value")
+    bandwidth, latency_us = request.link or (1, 0)
+    numbers = {"bandwidth": (request.bandwidth, 1), "segments": (request.segments, 1)}
+    numbers |= {"bandwidth of the link": (bandwidth, 1), "latency of the link": (latency_us, 0)}
+    for what, (number, least) in numbers.items():
         if number is not None and number < least:
-            problems.append(Problem(what, f"is at least {least}, not {number}", code="out-of-range"))
+            report.add(what, f"is at least {least}, not {number}", code="out-of-range")
     if not request.jobs:
-        problems.append(Problem("jobs", "there is none", f"a job is {_FORM}", code="empty"))
-    if request.objective == "period":
-        timed = (job.name for job in request.jobs if job.duration_us is not None)
-        problems.extend(
-            Problem(f"job {name}", "has a duration; a period has iterations", code="contradiction") for name in timed
-        )
+        report.add("jobs", "there is none", f"a job is {_FORM}", code="empty")
+    for job in request.jobs if request.objective == "period" else ():
+        if job.duration_us is not None:
+            report.add(f"job {job.name}", "has a duration; a period has iterations", code="contradiction")
 
 
-def _cluster(request: OwnRequest, problems: list[Problem]) -> Cluster | None:
-    """Return the cluster, or None with what is wrong with its words."""
+def attempt(read: Callable[[], Read], where: str, report: Report) -> Read | None:
+    """Return the value that is read; where it is wrong, note the problems, those of usage as of `where`."""
     try:
-        cluster = cluster_in_words(request.cluster)
-    except UsageError as error:
-        problems.extend(error.problems_of("cluster"))
-        return None
+        return read()
     except InvalidInputError as error:
-        problems.extend(error.problems)
-        return None
+        report.problems += error.problems
+    except UsageError as error:
+        report.problems += error.problems_of(where)
+    return None
+
+
+def _cluster(request: OwnRequest) -> Cluster:
+    """Return the cluster with the links that are asked for."""
+    cluster = cluster_in_words(request.cluster)
     if cluster is None:
-        problems.append(
-            Problem("cluster", f"is SERVERSxGPUS:TYPE, as in 4x8:v100, not {request.cluster!r}", code="malformed")
-        )
-        return None
-    if request.link is not None and len(cluster.servers) == 1:
+        raise malformed("cluster", f"is SERVERSxGPUS:TYPE, as in 4x8:v100, not {request.cluster!r}")
+    rates = {} if request.bandwidth is None else {"bandwidth": request.bandwidth}
+    if request.link is not None:
         bandwidth, latency_us = request.link
-        only = altered(cluster.servers[0], fabric_bandwidth=bandwidth, fabric_latency_us=latency_us)
-        cluster = altered(cluster, servers=(only,))
-    elif request.link is not None:
-        bandwidth, latency_us = request.link
-        links = (altered(link, bandwidth=bandwidth, latency_us=latency_us) for link in cluster.links)
-        cluster = altered(cluster, links=tuple(links))
-    if request.bandwidth is None:
-        return cluster
-    return altered(cluster, links=tuple(altered(link, bandwidth=request.bandwidth) for link in cluster.links))
+        if len(cluster.servers) == 1:
+            only = altered(cluster.servers[0], fabric_bandwidth=bandwidth, fabric_latency_us=latency_us)
+            cluster = altered(cluster, servers=(only,))
+        else:
+            rates = {"bandwidth": bandwidth, "latency_us": latency_us} | rates
+    return altered(cluster, links=tuple(altered(link, **rates) for link in cluster.links)) if rates else cluster
 
 
-def _networks(request: OwnRequest, cluster: Cluster | None, problems: list[Problem]) -> dict[str, Model]:
+def _networks(request: OwnRequest, cluster: Cluster | None, report: Report) -> dict[str, Model]:
     """Return estimated models by the words that jobs use for them; words of measured models are left out."""
     found: dict[str, Model] = {}
     for word in dict.fromkeys(job.model for job in request.jobs):
@@ -276,12 +252,10 @@ def _networks(request: OwnRequest, cluster: Cluster | None, problems: list[Probl
             continue
         if network not in ARCHITECTURES:
             known = nearest(network, (*ARCHITECTURES, *request.measured))
-            problems.append(
-                Problem(f"model {word}", "is not known", f"{known}; a profile adds others", code="unknown-name")
-            )
+            report.add(f"model {word}", "is not known", f"{known}; a profile adds others", code="unknown-name")
         elif batch < 1:
-            problems.append(Problem(f"model {word}", "has a batch of at least 1", code="out-of-range"))
-        elif cluster is not None and _data_sheets(word, cluster, problems) and request.segments >= 1:
+            report.add(f"model {word}", "has a batch of at least 1", code="out-of-range")
+        elif cluster is not None and _data_sheets(word, cluster, report) and request.segments >= 1:
             types = tuple(dict.fromkeys(server.gpu_type for server in cluster.servers))
             found[word] = profile(network, batch, types, min(request.segments, len(ARCHITECTURES[network]())))
     return found
@@ -293,20 +267,13 @@ def _network(word: str) -> tuple[str, int]:
     return (found["network"], int(found["batch"])) if found else (word, BATCHES.get(word, 1))
 
 
-def _data_sheets(word: str, cluster: Cluster, problems: list[Problem]) -> bool:
+def _data_sheets(word: str, cluster: Cluster, report: Report) -> bool:
     """Return whether all types of GPUs have figures to estimate from."""
     unknown = sorted({server.gpu_type for server in cluster.servers if data_sheet(server.gpu_type) is None})
     for kind in unknown:
         hint = f"known are {', '.join(GPU_TYPES)}; others take a measured profile"
-        problems.append(
-            Problem(f"model {word}", f"cannot be estimated on GPUs of type {kind!r}", hint, code="unsupported")
-        )
+        report.add(f"model {word}", f"cannot be estimated on GPUs of type {kind!r}", hint, code="unsupported")
     return not unknown
-
-
-def _key(word: str) -> str:
-    """Return what the document calls an estimated model."""
-    return estimate_name(*_network(word))
 
 
 def _drawn(request: OwnRequest, cluster: Cluster, networks: Mapping[str, Model]) -> Instance:
@@ -314,7 +281,8 @@ def _drawn(request: OwnRequest, cluster: Cluster, networks: Mapping[str, Model])
     horizon: Horizon = "cyclic" if request.objective == "period" else "finite"
     builder = InstanceBuilder(request.name, horizon=horizon, objective=request.objective)
     builder.add_cluster(cluster)
-    builder.add_models({_key(word): model for word, model in networks.items()})
+    names = {word: estimate_name(*_network(word)) for word in networks}
+    builder.add_models({names[word]: model for word, model in networks.items()})
     used = {job.model for job in request.jobs}
     for name, tree in request.measured.items():
         if name in used:
@@ -322,7 +290,7 @@ def _drawn(request: OwnRequest, cluster: Cluster, networks: Mapping[str, Model])
     for job in request.jobs:
         builder.add_job(
             job.name,
-            model=_key(job.model) if job.model in networks else job.model,
+            model=names.get(job.model, job.model),
             workers=job.workers,
             iterations=1 if job.iterations is None else job.iterations,
             release_us=job.release_us,
@@ -334,38 +302,29 @@ def _drawn(request: OwnRequest, cluster: Cluster, networks: Mapping[str, Model])
 
 def _of_cluster(request: OwnRequest, cluster: Cluster) -> list[Assumption]:
     drawn = request.cluster.partition(":")[0].partition(",")[0] == "nvidia-smi"
-    assumed = [
-        *(() if drawn else (Assumption("topology", "all servers behind one switch"),)),
-        *(
-            Assumption(
-                f"GPUs of type {kind}{'' if data_sheet(kind) else ', which has no data sheet here'}",
-                f"{memory / 1e9:g} GB of memory, {fabric / 1e9:g} GB/s within a server",
-            )
-            for kind, memory, fabric in dict.fromkeys(
-                (server.gpu_type, server.gpu_memory, server.fabric_bandwidth) for server in cluster.servers
-            )
-        ),
-        Assumption("depth rule of all jobs", request.depth),
-        Assumption("objective", request.objective),
-    ]
-    if drawn and cluster.links and request.bandwidth is None and request.link is None:
+    unsaid = request.bandwidth is None and request.link is None
+    told = {} if drawn else {"topology": "all servers behind one switch"}
+    if unsaid and not drawn:
+        told["bandwidth of a server's link"] = f"{cluster.links[0].bandwidth * 8 / 1e9:g} Gb/s"
+    elif unsaid and cluster.links:
         rates = sorted({link.bandwidth for link in cluster.links})
-        assumed.insert(0, Assumption("bandwidth of links", ", ".join(f"{rate / 1e9:g} GB/s" for rate in rates)))
-    if request.bandwidth is None and request.link is None and not drawn:
-        assumed.insert(1, Assumption("bandwidth of a server's link", f"{cluster.links[0].bandwidth * 8 / 1e9:g} Gb/s"))
+        told["bandwidth of links"] = ", ".join(f"{rate / 1e9:g} GB/s" for rate in rates)
+    assumed = [Assumption(*one) for one in told.items()]
+    kinds = ((server.gpu_type, server.gpu_memory, server.fabric_bandwidth) for server in cluster.servers)
+    for kind, memory, fabric in dict.fromkeys(kinds):
+        what = f"GPUs of type {kind}{'' if data_sheet(kind) else ', which has no data sheet here'}"
+        value = f"{memory / 1e9:g} GB of memory, {fabric / 1e9:g} GB/s within a server"
+        assumed.append(Assumption(what, value))
+    return [*assumed, Assumption("depth rule of all jobs", request.depth), Assumption("objective", request.objective)]
+
+
+def _of_models(networks: Mapping[str, Model]) -> list[Assumption]:
+    assumed = []
+    for word, model in networks.items():
+        blocks = ", ".join(f"{model.block_us(kind)[-1]} us a block on {kind}" for kind in model.gpu_types)
+        made = f"batch {_network(word)[1]} a worker, {len(model.segments)} segments, {blocks}"
+        assumed.append(Assumption(f"model {word}", f"estimated from data sheets, not measured: {made}"))
     return assumed
-
-
-def _of_models(request: OwnRequest, networks: Mapping[str, Model]) -> list[Assumption]:
-    return [
-        Assumption(
-            f"model {word}",
-            f"estimated from data sheets, not measured: batch {_network(word)[1]} a worker, "
-            f"{len(model.segments)} segments, "
-            + ", ".join(f"{model.block_us(kind)[-1]} us a block on {kind}" for kind in model.gpu_types),
-        )
-        for word, model in networks.items()
-    ]
 
 
 def _of_jobs(request: OwnRequest, counts: Sequence[int], times_us: Sequence[int]) -> list[Assumption]:

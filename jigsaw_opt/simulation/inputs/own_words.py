@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.documents.parsing import parsed
@@ -15,11 +15,10 @@ from jigsaw_opt.problem.gpu_types import matching_types
 from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.workload import MOST_GPUS, TraceJob
 from jigsaw_opt.simulation.inputs.cluster_files import cluster_in_words
-from jigsaw_opt.simulation.inputs.own_jobs import OwnJob, OwnRequest, jobs_of, own_job, with_deadlines
+from jigsaw_opt.simulation.inputs.own_jobs import OwnJob, OwnRequest, Read, attempt, jobs_of, own_job, with_deadlines
 from jigsaw_opt.simulation.inputs.workload_changes import why_too_wide, with_types_of, without_too_wide
 from jigsaw_opt.text import named, readable
 
-Read = TypeVar("Read")
 TooWide = Literal["refuse", "skip"]
 
 
@@ -45,20 +44,22 @@ def request_of_words(
     duration. `profiles`: NAME=FILE of measured models. `link`: a file with measured all-reduces. `tell`: is told what
     was read of the workload. `others`: of the request.
     """
-    problems: list[Problem] = []
-    own = [job for text in jobs if (job := _read(partial(own_job, text), "job", problems))]
+    report = Report()
+
+    def read(made: Callable[..., Read], where: str, *given: Any) -> Read | None:
+        return attempt(partial(made, *given), argument(where), report)
+
+    own = [job for text in jobs if (job := read(own_job, "job", text))]
     if table:
-        read = partial(_table, table, columns, too_wide, model, cluster, tell)
-        own += _read(read, "jobs", problems) or ()
-    own = _read(partial(with_deadlines, own, deadlines, complete=not problems), "deadline", problems) or own
+        own += read(_table, "jobs", table, columns, too_wide, model, cluster, tell) or ()
+    own = read(with_deadlines, "deadline", own, deadlines, not report.problems) or own
     measured: dict[str, Mapping[str, Any]] = {}
     for word in profiles:
-        measured |= _read(partial(_profile, word, measured), "profile", problems) or {}
-    rates = _read(partial(_link, link), "link", problems) if link else None
-    if not problems:
-        problems += _unused(measured, [job.model for job in own])
-    if problems:
-        raise InvalidInputError(problems)
+        measured |= read(_profile, "profile", word, measured) or {}
+    rates = read(_link, "link", link) if link else None
+    if not report.problems:
+        report.problems += _unused(measured, [job.model for job in own])
+    report.raise_if_any()
     return OwnRequest(name, cluster, own, measured, link=rates, **others)
 
 
@@ -68,17 +69,6 @@ def _unused(measured: Mapping[str, Any], models: Sequence[str]) -> Iterator[Prob
         if name not in models:
             has = f"they have {named([*dict.fromkeys(models)])}"
             yield Problem(argument("profile"), f"no job has the model {name!r}", has, code="unknown-name")
-
-
-def _read(read: Callable[[], Read], where: str, problems: list[Problem]) -> Read | None:
-    """Return the value that is read; where it is wrong, add the problem and return None."""
-    try:
-        return read()
-    except InvalidInputError as error:
-        problems.extend(error.problems)
-    except UsageError as error:
-        problems.extend(error.problems_of(argument(where)))
-    return None
 
 
 def _table(
@@ -130,8 +120,7 @@ def _profile(word: str, known: Mapping[str, Any]) -> dict[str, Mapping[str, Any]
     name, _, file = word.partition("=")
     if not name or not file or name in known:
         raise malformed(argument("profile"), f"a profile is NAME=FILE, each name once, not {word!r}")
-    tree = parsed(read_text(file), readable(file), _require_object)
-    return {name: tree}
+    return {name: parsed(read_text(file), readable(file), _require_object)}
 
 
 def _link(file: str) -> tuple[int, int]:
@@ -143,12 +132,8 @@ def _link(file: str) -> tuple[int, int]:
 def _require_link(tree: Any, report: Report) -> None:
     found = tree.get("all_reduce") if isinstance(tree, dict) else None
     if not isinstance(found, dict):
-        report.add(
-            "$",
-            "holds no measured all-reduces",
-            "jigsaw profile --all-reduce N --json > FILE writes them",
-            code="missing-field",
-        )
+        hint = "jigsaw profile --all-reduce N --json > FILE writes them"
+        report.add("$", "holds no measured all-reduces", hint, code="missing-field")
         return
     bandwidth, latency_us = found.get("bandwidth"), found.get("latency_us")
     if not isinstance(bandwidth, int) or not 1 <= bandwidth < 2**53:
