@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.documents.readers.outages import read_outages
-from jigsaw_opt.errors import Problem, UsageError
+from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.text import nearest, readable
 
 CHECKPOINT_US = 1_800_000_000
@@ -56,11 +57,8 @@ class RandomEvents:
     def of(self, cluster: Cluster) -> Iterator[OutageEvent]:
         """Yield the events of a cluster in order of time, without end; they depend on nothing but names and seed."""
         servers = [self._part("server", k, one.name, self.mtbf_us) for k, one in enumerate(cluster.servers)]
-        links = [
-            self._part("link", k, one.name, self.links_us)
-            for k, one in enumerate(cluster.links)
-            if self.links_us is not None
-        ]
+        failing = () if self.links_us is None else cluster.links
+        links = [self._part("link", k, one.name, self.links_us or 0) for k, one in enumerate(failing)]
         return heapq.merge(*servers, *links)
 
     def _part(self, kind: str, number: int, name: str, mean_up_us: int) -> Iterator[OutageEvent]:
@@ -139,38 +137,34 @@ def failures_of(given: str | Failures, cluster: Cluster, seed: int) -> Failures 
 
 def _times(text: str, required: Sequence[str] = ()) -> dict[str, int]:
     """Return times in microseconds by word."""
-    times: dict[str, int] = {}
-    problems: list[Problem] = []
+    times, report = dict[str, int](), Report()
     for word in text.split(","):
         name, _, value = word.partition("=")
         if name not in _UNITS:
-            problems.append(
-                Problem("failures", f"no word {name!r} in the failures; {nearest(name, _UNITS)}", code="unknown-option")
-            )
+            told = f"no word {name!r} in the failures; {nearest(name, _UNITS)}"
+            report.add("failures", told, code="unknown-option")
         elif name in times:
-            problems.append(Problem("failures", f"{name!r} is there twice in the failures", code="duplicate-name"))
+            report.add("failures", f"{name!r} is there twice in the failures", code="duplicate-name")
         else:
-            times[name] = 0
-            try:
-                times[name] = _microseconds(value, _UNITS[name])
-            except ValueError:
-                message = f"{name!r} of the failures is a time above 0 and at most 285 years, not {value!r}"
-                problems.append(Problem("failures", message, code="out-of-range"))
-    problems += [
-        Problem("failures", f"the failures need {name}=HOURS", code="missing-option")
-        for name in required
-        if name not in times
-    ]
-    if problems:
-        raise UsageError.of(problems)
+            times[name] = _microseconds(value, _UNITS[name])
+            if not times[name]:
+                told = f"{name!r} of the failures is a time above 0 and at most 285 years, not {value!r}"
+                report.add("failures", told, code="out-of-range")
+    for name in required:
+        if name not in times:
+            report.add("failures", f"the failures need {name}=HOURS", code="missing-option")
+    if report.problems:
+        raise UsageError.of(report.problems)
     return times
 
 
 def _microseconds(text: str, unit_us: int) -> int:
-    time_us = float(text) * unit_us
-    if not 1 <= time_us <= _MOST_US:
-        raise ValueError("out of range")
-    return round(time_us)
+    """Return a time in microseconds; 0 for what is none, or is out of range."""
+    try:
+        time_us = float(text) * unit_us
+    except ValueError:
+        return 0
+    return round(time_us) if 1 <= time_us <= _MOST_US else 0
 
 
 def _listed(file: str, cluster: Cluster) -> ListedEvents:
@@ -180,6 +174,5 @@ def _listed(file: str, cluster: Cluster) -> ListedEvents:
         "link": {link.name: k for k, link in enumerate(cluster.links)},
     }
     read = read_outages(read_text(file), readable(file), numbers)
-    return ListedEvents(
-        tuple(OutageEvent(one.time_us, one.kind, numbers[one.kind][one.name], one.down) for one in read)
-    )
+    events = (OutageEvent(one.time_us, one.kind, numbers[one.kind][one.name], one.down) for one in read)
+    return ListedEvents(tuple(events))

@@ -49,9 +49,8 @@ class LinkContention:
         factors = [1.0] * len(placements)
         found = ((k, self._routes.whole(gpus), self._routes.channel(gpus, dead)) for k, gpus in enumerate(placements))
         spanning = [(k, whole, left) for k, whole, left in found if whole is not None and left is not None]
-        rates = self._division.rates(
-            [left for _, _, left in spanning], [link.bandwidth for link in self._cluster.links]
-        )
+        bandwidths = [link.bandwidth for link in self._cluster.links]
+        rates = self._division.rates([left for _, _, left in spanning], bandwidths)
         for (k, whole, _), rate in zip(spanning, rates, strict=True):
             factors[k] = max(1.0, float(whole.rate / rate))
         return factors
@@ -63,9 +62,8 @@ def contention_of(given: str | Contention | Division, cluster: Cluster) -> Conte
         return given if isinstance(given, Contention) else LinkContention(cluster, given)
     kind, _, loss = given.partition(":")
     if kind not in CONTENTIONS:
-        raise UsageError(
-            f"no contention {kind!r}; {nearest(kind, CONTENTIONS)}", code="unknown-value", path="contention"
-        )
+        message = f"no contention {kind!r}; {nearest(kind, CONTENTIONS)}"
+        raise UsageError(message, code="unknown-value", path="contention")
     if loss and kind != "degraded":
         raise unsupported("contention", f"contention {kind!r} has no loss, as degraded:0.2 has; what is {loss!r}?")
     if kind == "exclusive":

@@ -12,6 +12,7 @@ from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.rules.keyed import trusted
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.performance import Performance
+from jigsaw_opt.scheduling.performance.kinds import performance_for
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.policy import choose
 from jigsaw_opt.simulation.engine.outages import failures_of
@@ -19,7 +20,6 @@ from jigsaw_opt.simulation.engine.recorded import record_problems
 from jigsaw_opt.simulation.engine.setting import Setting, told
 from jigsaw_opt.simulation.inputs.cluster_files import read_cluster
 from jigsaw_opt.simulation.inputs.contention import contention_of
-from jigsaw_opt.simulation.inputs.performance import performance_for
 from jigsaw_opt.simulation.inputs.request import SimulationRequest
 from jigsaw_opt.simulation.inputs.workload_changes import fitted, most_gpus_for, read_workload, why_too_wide
 

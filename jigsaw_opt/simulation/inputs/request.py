@@ -13,6 +13,7 @@ from jigsaw_opt.errors import Problem, UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.network.contention import LinkSharing
+from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.workload import Workload
 from jigsaw_opt.scheduling.performance import Contention, Performance
 from jigsaw_opt.scheduling.performance.kinds import SPEEDS
@@ -110,25 +111,27 @@ class SimulationRequest:
             raise UsageError.of(wrong)
 
     def _out_of_range(self) -> list[Problem]:
-        wide, jobs = self.foreground_gpus, "jobs that are too wide"
-        checks = {
-            "round_s": _why_no_time("round", self.round_s),
-            "restart_s": _why_no_time("restart", self.restart_s),
-            "seed": self.seed < 0 and f"the seed is at least 0, not {self.seed}",
-            "foreground_gpus": (wide is not None and wide < 1)
-            and f"jobs in the foreground ask for at least 1 GPU, not {wide}",
-        }
-        wrong = [Problem(name, message, code="out-of-range") for name, message in checks.items() if message]
+        report, wide = Report(), self.foreground_gpus
+        for name, seconds in (("round", self.round_s), ("restart", self.restart_s)):
+            if not 0 <= seconds <= _MOST_S:
+                bound = f"at most {_MOST_S:g}" if seconds > _MOST_S else "at least 0"
+                told = f"the {name} is a number of seconds of {bound}, not {seconds}"
+                report.add(f"{name}_s", told, code="out-of-range")
+        if self.seed < 0:
+            report.add("seed", f"the seed is at least 0, not {self.seed}", code="out-of-range")
+        if wide is not None and wide < 1:
+            told = f"jobs in the foreground ask for at least 1 GPU, not {wide}"
+            report.add("foreground_gpus", told, code="out-of-range")
         if self.too_wide not in TOO_WIDE:
-            message = f"what becomes of {jobs} is {' or '.join(TOO_WIDE)}, not {self.too_wide!r}"
-            wrong.append(Problem("too_wide", message, code="unknown-value"))
+            told = f"what becomes of jobs that are too wide is {' or '.join(TOO_WIDE)}, not {self.too_wide!r}"
+            report.add("too_wide", told, code="unknown-value")
         if self.columns and isinstance(self.workload, Workload):
-            message = "names of columns are those of a file, and the workload is an object"
-            wrong.append(Problem("columns", message, code="unsupported"))
+            told = "names of columns are those of a file, and the workload is an object"
+            report.add("columns", told, code="unsupported")
         if self.speeds and not isinstance(self.performance, str):
-            message = f"{SPEEDS}, and the performance model is an object"
-            wrong.append(Problem("speeds", message, code="not-together"))
-        return wrong
+            told = f"{SPEEDS}, and the performance model is an object"
+            report.add("speeds", told, code="not-together")
+        return report.problems
 
     @property
     def is_record(self) -> bool:
@@ -152,10 +155,3 @@ class SimulationRequest:
         parts = (self.workload, self.cluster, self.performance, self.failures)
         words = [part.partition(",checkpoint=")[0] for part in parts if isinstance(part, str)]
         return [*words, *(word.partition(":")[2] for word in words)]
-
-
-def _why_no_time(what: str, seconds: float) -> str:
-    if 0 <= seconds <= _MOST_S:
-        return ""
-    bound = f"at most {_MOST_S:g}" if seconds > _MOST_S else "at least 0"
-    return f"the {what} is a number of seconds of {bound}, not {seconds}"
