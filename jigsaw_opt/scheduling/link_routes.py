@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 
 from jigsaw_opt.problem.cluster import Channel, Cluster, Routes
 from jigsaw_opt.problem.rules.keyed import altered
+from jigsaw_opt.scheduling.memo import memoised
 
 _NONE: frozenset[int] = frozenset()
 
@@ -17,13 +17,12 @@ class LinkRoutes:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._server_of = cluster.gpus.server_of
         self._whole = _LinksUp(cluster, _NONE)
         self._left = self._whole
 
     def whole(self, gpus: tuple[int, ...]) -> Channel | None:
         """Return the channel of a job while all links are up; None on one server, or where no route joins them."""
-        return self._whole.channel(gpus, self._server_of)
+        return self._whole.channel(gpus)
 
     def channel(self, gpus: tuple[int, ...], dead: frozenset[int] = _NONE) -> Channel | None:
         """Return the channel of a job while some links are down; None where it uses no link, or no route is left."""
@@ -32,7 +31,7 @@ class LinkRoutes:
             return whole
         if self._left.dead != dead:
             self._left = _LinksUp(self._cluster, dead)
-        return self._left.channel(gpus, self._server_of)
+        return self._left.channel(gpus)
 
     def detour(self, gpus: tuple[int, ...], dead: frozenset[int]) -> float:
         """Return by what factor exchanges of a job alone are slower than while all links are up, at least 1."""
@@ -44,17 +43,14 @@ class _LinksUp:
     """The channels over the links that are not dead, each worked out once."""
 
     def __init__(self, cluster: Cluster, dead: frozenset[int]) -> None:
-        self.dead = dead
+        self.dead, self._server_of = dead, cluster.gpus.server_of
         self._up = [k for k in range(len(cluster.links)) if k not in dead]
         links = tuple(cluster.links[k] for k in self._up)
         self._routes = Routes(altered(cluster, links=links) if dead else cluster)
-        self._channels: dict[tuple[int, ...], Channel | None] = {}
 
-    def channel(self, gpus: tuple[int, ...], server_of: Sequence[int]) -> Channel | None:
+    @memoised
+    def channel(self, gpus: tuple[int, ...]) -> Channel | None:
         """Return what a job uses, with its links by their numbers in the whole cluster; None on one server."""
-        if gpus not in self._channels:
-            workers = Counter(server_of[gpu] for gpu in gpus)
-            found = self._routes.channel(workers) if len(workers) > 1 else None
-            numbered = found and replace(found, links=tuple(self._up[k] for k in found.links))
-            self._channels[gpus] = numbered
-        return self._channels[gpus]
+        workers = Counter(self._server_of[gpu] for gpu in gpus)
+        found = self._routes.channel(workers) if len(workers) > 1 else None
+        return found and replace(found, links=tuple(self._up[k] for k in found.links))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
 from jigsaw_opt.errors import InvalidInputError, Problem
-from jigsaw_opt.problem.workload import TraceJob, Workload
+from jigsaw_opt.problem.workload import TraceJob
 
 _MOST_NAMES = 5
 
@@ -95,16 +94,6 @@ class Arrivals:
 def is_constrained(jobs: Iterable[TraceJob]) -> bool:
     """Return whether any job waits for more than its submission."""
     return any(job.after or job.array_limit for job in jobs)
-
-
-def with_dependencies_told(workload: Workload) -> Workload:
-    """Return a workload that tells how many jobs wait for others that it does not have."""
-    known = {name for job in workload.jobs for name in (job.name, job.array)}
-    count = sum(job.after is not None and not known.issuperset(job.after) for job in workload.jobs)
-    if not count:
-        return workload
-    remark = "jobs after others that the workload does not have, which are taken to have ended"
-    return replace(workload, remarks={**workload.remarks, remark: count})
 
 
 def _numbers_before(jobs: Sequence[TraceJob]) -> dict[int, set[int]]:

@@ -9,11 +9,11 @@ from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, fields, listed, rows, whole
 from jigsaw_opt.scheduling.policy import JobState
-from jigsaw_opt.scheduling.share_rules import InvariantError, check_up
+from jigsaw_opt.scheduling.share_rules import InvariantError, check_up, require
 from jigsaw_opt.simulation.engine.event_log import EventLog
 from jigsaw_opt.simulation.engine.outages import down_gpu_us
 from jigsaw_opt.simulation.engine.records import Loss
-from jigsaw_opt.simulation.engine.running import Running, RunningShares, check_gpu_time
+from jigsaw_opt.simulation.engine.running import Running, RunningShares
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.text import agreeing, counted, named
 
@@ -117,12 +117,13 @@ class Failing:
         self.stopped.append(active.index)
 
     def check(self, held_us: int, losses: Mapping[int, Loss], now_us: int) -> None:
-        """Check of a simulation that is closed that GPU time held, lost and down adds up; see `check_gpu_time`."""
+        """Check of a closed simulation that GPU time held and down is within the cluster's, and lost within held."""
         cluster, first_us = self._setting.cluster, self._setting.workload.jobs[0].submit_us
-        span_us = max(0, now_us - first_us)
+        capacity_us = max(0, now_us - first_us) * self._setting.gpu_count
         down_us = down_gpu_us(self._setting.failures, cluster, first_us, now_us)
         lost_us = sum(loss.gpu_us for loss in losses.values())
-        check_gpu_time(held_us, lost_us, down_us, span_us * self._setting.gpu_count)
+        require(held_us + down_us <= capacity_us, "at the end", "GPUs were held while they were down")
+        require(lost_us <= held_us, "at the end", "jobs lost more GPU time than they held")
 
     # Putting aside ------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import accumulate
 
 from jigsaw_opt.errors import InvalidInputError, Problem, unsupported
 from jigsaw_opt.problem.workload import TraceJob, Workload
@@ -42,11 +43,7 @@ def most_gpus(workload: Workload) -> int:
     """Return the most GPUs that jobs held at a time by the record."""
     changes = [(job.start_us or 0, job.gpus) for job in workload.jobs]
     changes += [(job.end_us or 0, -job.gpus) for job in workload.jobs]
-    held = most = 0
-    for _, gpus in sorted(changes):
-        held += gpus
-        most = max(most, held)
-    return most
+    return max(accumulate((gpus for _, gpus in sorted(changes)), initial=0))
 
 
 class _RecordOfTrace(Simulation):

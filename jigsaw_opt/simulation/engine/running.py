@@ -15,12 +15,6 @@ from jigsaw_opt.scheduling.share_rules import require
 from jigsaw_opt.simulation.engine.setting import Setting
 
 
-def check_gpu_time(held_us: int, lost_us: int, down_us: int, capacity_us: int) -> None:
-    """Check that GPU time held and down is within the cluster's, and what failures took within that held."""
-    require(held_us + down_us <= capacity_us, "at the end", "GPUs were held while they were down")
-    require(lost_us <= held_us, "at the end", "jobs lost more GPU time than they held")
-
-
 def check_progress(active: JobState, before: int, productive_us: int, speed: Speed, now_us: int) -> None:
     """Check that the work done is what was done before, and that the job did not go on beyond its end."""
     when, name = f"at {now_us} us", active.job.name
@@ -28,12 +22,6 @@ def check_progress(active: JobState, before: int, productive_us: int, speed: Spe
     require(active.done <= before, when, f"job {name!r} has progress that it has not made")
     beyond = active.done + speed.rate * productive_us - active.work
     require(beyond < speed.rate, when, f"job {name!r} did more work than it has")
-
-
-def check_speed(active: JobState, speed: Speed, when: str) -> None:
-    """Check that a speed makes progress and holds for some of it."""
-    require(speed.rate > 0, when, f"job {active.job.name!r} has no speed")
-    require(speed.until is None or speed.until > active.done, when, f"the speed of job {active.job.name!r} is over")
 
 
 @dataclass(slots=True)
@@ -112,36 +100,6 @@ class Running:
         )
 
 
-class Timers:
-    """Timers of jobs that end or change speed: a heap in which outdated entries stay until they come up."""
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[int, int, int]] = []
-        self._count = 0
-
-    def set(self, running: Running) -> None:
-        """Note the next time of a job; its timer before is void."""
-        self._count += 1
-        running.timer = self._count
-        heapq.heappush(self._heap, (running.next_us(), running.active.index, running.timer))
-
-    def next_us(self, running: dict[int, Running]) -> int | None:
-        """Return the earliest time, or None where nothing runs."""
-        while self._heap and not _valid(self._heap[0], running):
-            heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
-
-    def due(self, now_us: int, running: dict[int, Running]) -> Iterator[int]:
-        """Yield the numbers of the jobs whose time has come, in order."""
-        while (time_us := self.next_us(running)) is not None and time_us <= now_us:
-            yield heapq.heappop(self._heap)[1]
-
-
-def _valid(entry: tuple[int, int, int], running: dict[int, Running]) -> bool:
-    _, index, timer = entry
-    return index in running and running[index].timer == timer
-
-
 class RunningShares:
     """The shares that run, each with how much longer its exchanges take because of the others.
 
@@ -151,7 +109,8 @@ class RunningShares:
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
-        self._timers = Timers()
+        self._timers: list[tuple[int, int, int]] = []
+        self._count = 0
         self._routes = None if setting.failures is None else LinkRoutes(setting.cluster)
         self.shares: dict[Share, float] = {}
         self.running: dict[int, Running] = {}
@@ -159,11 +118,17 @@ class RunningShares:
 
     def next_us(self) -> int | None:
         """Return when the next job ends or changes its speed; None where nothing runs."""
-        return self._timers.next_us(self.running)
+        while self._timers:
+            time_us, index, timer = self._timers[0]
+            if index in self.running and self.running[index].timer == timer:
+                return time_us
+            heapq.heappop(self._timers)  # outdated ones stay until they come up
+        return None
 
     def due(self, now_us: int) -> Iterator[int]:
-        """Yield numbers of the jobs that end or change their speed by now."""
-        return self._timers.due(now_us, self.running)
+        """Yield numbers of the jobs that end or change their speed by now, in order."""
+        while (time_us := self.next_us()) is not None and time_us <= now_us:
+            yield heapq.heappop(self._timers)[1]
 
     def begin(self, shares: Sequence[Share], now_us: int) -> None:
         """Take over shares whose jobs run already, from where each is settled."""
@@ -200,6 +165,10 @@ class RunningShares:
         members = [one.active.job for one in running]
         speeds = self._setting.performance.speeds(share, members, [one.active.done for one in running])
         for one, speed in zip(running, speeds, strict=True):
-            check_speed(one.active, speed, f"at {now_us} us")
+            when, name = f"at {now_us} us", one.active.job.name
+            require(speed.rate > 0, when, f"job {name!r} has no speed")
+            require(speed.until is None or speed.until > one.active.done, when, f"the speed of job {name!r} is over")
             one.speed = speed.stretched(self.shares[share])
-            self._timers.set(one)
+            self._count += 1
+            one.timer = self._count
+            heapq.heappush(self._timers, (one.next_us(), one.active.index, one.timer))

@@ -20,7 +20,6 @@ from jigsaw_opt.problem.workload import DURATION_UNITS_US, TraceJob, Workload, i
 from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds
-from jigsaw_opt.simulation.engine.arrivals import with_dependencies_told
 
 _REASON = "with more GPUs than the cluster has"
 _UNTYPED = "gpu"
@@ -74,7 +73,15 @@ def fitted(
     if seed is not None and isinstance(performance, Profiled):
         workload = with_models(workload, performance, sorted(performance.models), seed)
     workload = with_durations_told(workload, cluster, getattr(performance, "type_speeds", None))
-    return with_dependencies_told(workload)
+    known = {name for job in workload.jobs for name in (job.name, job.array)}
+    count = sum(job.after is not None and not known.issuperset(job.after) for job in workload.jobs)
+    remark = "jobs after others that the workload does not have, which are taken to have ended"
+    return _remarked(workload, remark, count)
+
+
+def _remarked(workload: Workload, remark: str, count: int) -> Workload:
+    """Return a workload with a remark on so many jobs, if there are any."""
+    return replace(workload, remarks={**workload.remarks, remark: count}) if count else workload
 
 
 def most_gpus_for(cluster: Cluster) -> Callable[[TraceJob], int]:
@@ -110,8 +117,8 @@ def with_types_of(workload: Workload, cluster: Cluster) -> Workload:
     anywhere = tuple(replace(job, gpu_types=None) if is_elsewhere(job) else job for job in every)
     jobs, unfinished = anywhere[: len(workload.jobs)], anywhere[len(workload.jobs) :]
     remark = f"jobs that ask for another type of GPU than the cluster's {only}, and run there"
-    remarks = dict(workload.remarks) if only == _UNTYPED else {**workload.remarks, remark: count}
-    return replace(workload, jobs=jobs, unfinished=unfinished, remarks=remarks)
+    changed = replace(workload, jobs=jobs, unfinished=unfinished)
+    return _remarked(changed, remark, 0 if only == _UNTYPED else count)
 
 
 def with_durations_told(workload: Workload, cluster: Cluster, speeds: TypeSpeeds | None) -> Workload:
@@ -131,9 +138,7 @@ def with_durations_told(workload: Workload, cluster: Cluster, speeds: TypeSpeeds
             f"jobs that ran on another type of GPU than {', '.join(types)}, with durations as they are;"
             f" {argument('speeds')} says how fast types are"
         )
-    if count == 0 or set(types) == {_UNTYPED}:
-        return workload
-    return replace(workload, remarks={**workload.remarks, remark: count})
+    return workload if set(types) == {_UNTYPED} else _remarked(workload, remark, count)
 
 
 def _match(names: tuple[str, ...], gpu_type: str) -> bool:

@@ -161,9 +161,8 @@ class TakenOver(Simulation):
 
     def _end(self, running: Running, share: Share) -> Share:
         rest, index = super()._end(running, share), running.active.index
-        if (
-            index in self._trigger.arrived
-        ):  # of a job that ran and ended before the first round the policy knows nothing
+        # Of a job that ran and ended before the first round the policy knows nothing.
+        if index in self._trigger.arrived:
             self._trigger.arrived.remove(index)
             self._trigger.ended.remove(index)
         return rest
@@ -241,9 +240,8 @@ def predict_start_live(
 
     `past`: jobs that ended before, from which is drawn; None for nothing to draw from.
     """
-    times = known.round_us, known.restart_us
-    nobody = Workload("queue", ())
-    setting = Setting(known.cluster, nobody, known.performance, None, *times, known.seed, None, policy, options)
+    of = known.cluster, Workload("queue", ()), known.performance, None, known.round_us, known.restart_us, known.seed
+    setting = Setting(*of, None, policy, options)
     return predict_starts(setting, queue, [job], past, samples, seed)[0]
 
 
@@ -335,8 +333,4 @@ def _starts_us(setting: Setting, queue: ClusterQueue, asked: Sequence[int], draw
 def _numbered(jobs: Mapping[int, TraceJob], queue: ClusterQueue) -> Sequence[TraceJob]:
     """Return a job for each number: jobs that have ended are as the one before or, at the beginning, the first."""
     at = next(iter(jobs.values()))
-    found = []
-    for index in range(queue.next_job):
-        at = jobs.get(index, at)
-        found.append(at)
-    return found
+    return [at := jobs.get(index, at) for index in range(queue.next_job)]
