@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import combinations, takewhile
+from typing import Any
 
 from jigsaw_opt.documents.readers.lines import Lines
-from jigsaw_opt.errors import Problem, UsageError
+from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances.gpus import nvlink_bandwidth, server
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
+from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.simulation.inputs.clusters import LINK_BANDWIDTH, require_count
 
 _GB = 10**9
@@ -43,22 +45,6 @@ _RATES = "=GB/s, ".join(["net", *BANDWIDTHS])
 Pairs = Mapping[tuple[int, int], str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Unstated:
-    """Values that the text does not state: bytes a second, and bytes; None for the usual of the type."""
-
-    stated_rates: Mapping[str, int] = field(default_factory=dict)
-    machines: int = 1
-    gpu_type: str = "gpu"
-    memory: int | None = None
-    network: int = LINK_BANDWIDTH
-
-    @property
-    def rates(self) -> Mapping[str, int]:
-        """Bytes a second of each class."""
-        return {**BANDWIDTHS, "NV": nvlink_bandwidth(self.gpu_type), **self.stated_rates}
-
-
 def read_gpu_topology(data: bytes | str, source: str, options: str = "") -> Cluster:
     """Return the cluster of equal machines of which the text shows one.
 
@@ -70,42 +56,31 @@ def read_gpu_topology(data: bytes | str, source: str, options: str = "") -> Clus
     names, cells = _matrix(lines)
     pairs = _pairs(lines, names, cells)
     lines.raise_if_any()
-    require_count(len(names) * chosen.machines)
-    islands = tuple(_islands(len(names), pairs, chosen.rates))
-    hosts = [_host(f"host{k}", islands, chosen) for k in range(chosen.machines)]
-    return _joined(hosts, chosen.network)
+    require_count(len(names) * chosen["machines"])
+    islands = tuple(_islands(len(names), pairs, chosen))
+    hosts = [_host(f"host{k}", islands, chosen) for k in range(chosen["machines"])]
+    return _joined(hosts, chosen["net"])
 
 
-def _options(text: str) -> _Unstated:
-    wrong: list[Problem] = []
-    chosen = _Unstated()
+def _options(text: str) -> Mapping[str, Any]:
+    """Return the value of each option, and the rate of each class in bytes a second; a memory of 0 is the usual one."""
+    report, chosen = Report(), dict[str, Any](machines=1, type="gpu", memory=0, net=LINK_BANDWIDTH)
     for word in text.split(",") if text else ():
         found = _OPTION.fullmatch(word)
-        changed = None if found is None else _with(chosen, found["key"], found["value"])
-        if changed is None:
+        key, value = (found["key"], found["value"]) if found else ("", "")
+        known = key != "type" and key in {*chosen, *BANDWIDTHS}
+        if key == "machines":
+            chosen[key] = int(value) if _COUNT.fullmatch(value) else 0
+        elif known:
+            chosen[key] = round(float(value) * _GB) if _AMOUNT.fullmatch(value) else 0
+        elif key == "type":
+            chosen[key] = value.lower()
+        if not (key and chosen.get(key)):
             told = f"{word!r} is none of machines=N, type=NAME, memory=GB, {_RATES}=GB/s, each number above 0"
-            known = found is not None and found["key"] in {"machines", "memory", "net", *BANDWIDTHS}
-            wrong.append(Problem("cluster", told, code="out-of-range" if known else "unknown-option"))
-        chosen = changed or chosen
-    if wrong:
-        raise UsageError.of(wrong)
-    return chosen
-
-
-def _with(options: _Unstated, key: str, value: str) -> _Unstated | None:
-    """Return the options with one more; None where there is none such."""
-    if key == "type":
-        return replace(options, gpu_type=value.lower())
-    if key == "machines":
-        return replace(options, machines=int(value)) if _COUNT.fullmatch(value) else None
-    amount = round(float(value) * _GB) if _AMOUNT.fullmatch(value) else 0
-    if not amount:
-        return None
-    if key in BANDWIDTHS:
-        return replace(options, stated_rates={**options.stated_rates, key: amount})
-    if key == "memory":
-        return replace(options, memory=amount)
-    return replace(options, network=amount) if key == "net" else None
+            report.add("cluster", told, code="out-of-range" if known else "unknown-option")
+    if report.problems:
+        raise UsageError.of(report.problems)
+    return {**BANDWIDTHS, "NV": nvlink_bandwidth(chosen["type"]), **chosen}
 
 
 def _matrix(lines: Lines) -> tuple[list[str], dict[str, tuple[int, list[str]]]]:
@@ -184,20 +159,20 @@ def _rate(cell: str, rates: Mapping[str, int]) -> int:
     return int(found["links"]) * rates["NV"] if found["links"] else rates[cell]
 
 
-def _host(name: str, islands: Sequence[tuple[int, int | None]], options: _Unstated) -> Cluster:
+def _host(name: str, islands: Sequence[tuple[int, int | None]], options: Mapping[str, Any]) -> Cluster:
     """Return a machine; the network is plugged in at its first switch, or else at its only server."""
     names = [name] if len(islands) == 1 else [f"{name}.{k}" for k in range(len(islands))]
     servers = [_server(each, *island, options) for each, island in zip(names, islands, strict=True)]
     if len(servers) == 1:
         return Cluster(tuple(servers))
     switch = f"{name}-sys"
-    links = (Link(each, (each, switch), options.rates[_APART]) for each in names)
+    links = (Link(each, (each, switch), options[_APART]) for each in names)
     return Cluster(tuple(servers), (switch,), tuple(links))
 
 
-def _server(name: str, gpus: int, rate: int | None, options: _Unstated) -> Server:
-    usual = server(name, options.gpu_type, gpus)
-    memory, fabric = options.memory or usual.gpu_memory, rate or usual.fabric_bandwidth
+def _server(name: str, gpus: int, rate: int | None, options: Mapping[str, Any]) -> Server:
+    usual = server(name, options["type"], gpus)
+    memory, fabric = options["memory"] or usual.gpu_memory, rate or usual.fabric_bandwidth
     return replace(usual, gpu_memory=memory, fabric_bandwidth=fabric)
 
 
