@@ -8,12 +8,12 @@ same number of GPUs a server.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.documents.readers.profiles.pollux import Application, Curve, Epoch
+from jigsaw_opt.documents.readers.profiles.pollux import Application, Curve
 from jigsaw_opt.scheduling.performance.protocol import UNITS
 from jigsaw_opt.scheduling.performance.throughput import Measured, ThroughputModel, fit
 
@@ -164,12 +164,12 @@ class ApplicationProfile:
 
     def _gradient(self, samples: int, epoch: int) -> tuple[float, float]:
         """Return the squared norm and variance of the gradient, between the two batch sizes that were measured."""
-        sizes = sorted(self.application.epochs)
-        high = min(bisect_left(sizes, samples), len(sizes) - 1)
-        low = high if sizes[high] <= samples else max(0, high - 1)
-        first, second = (self.application.epochs[sizes[k]][epoch] for k in (low, high))
-        share = 0.0 if low == high else (samples - sizes[low]) / (sizes[high] - sizes[low])
-        return _between(first, second, max(0.0, share))
+
+        def gradient(size: int) -> tuple[float, float]:
+            measured = self.application.epochs[size][epoch]
+            return measured.grad_sqr, measured.grad_var
+
+        return _between(self.application.epochs, samples, gradient)
 
     def _step(self, placement: Sequence[int], local: float) -> tuple[float, float]:
         counts = tuple(filter(None, placement))
@@ -181,18 +181,12 @@ class ApplicationProfile:
 
     def _scaled(self, servers: int, gpus: int, local: float) -> tuple[float, float]:
         """Interpolate between the measured numbers of servers on either side, at the same number of GPUs a server."""
-        known = sorted({key[0] for key in self.application.scaling})
-        high = known[min(bisect_left(known, servers), len(known) - 1)]
-        low = known[max(0, bisect_right(known, servers) - 1)]
-        ends = [self._at_servers(count, gpus * count / servers, local) for count in (low, high)]
-        return _mix(ends[0], ends[1], (servers - low) / (high - low) if high > low else 0.0)
+        known = {key[0] for key in self.application.scaling}
+        return _between(known, servers, lambda count: self._at_servers(count, gpus * count / servers, local))
 
     def _at_servers(self, servers: int, gpus: float, local: float) -> tuple[float, float]:
-        known = sorted(key[1] for key in self.application.scaling if key[0] == servers)
-        high = known[min(bisect_left(known, gpus), len(known) - 1)]
-        low = known[max(0, bisect_right(known, gpus) - 1)]
-        ends = [_on_curve(self.application.scaling[servers, count], local) for count in (low, high)]
-        return _mix(ends[0], ends[1], (gpus - low) / (high - low) if high > low else 0.0)
+        curves = {key[1]: curve for key, curve in self.application.scaling.items() if key[0] == servers}
+        return _between(curves, gpus, lambda count: _on_curve(curves[count], local))
 
 
 def _on_curve(curve: Curve, local: float) -> tuple[float, float]:
@@ -212,5 +206,9 @@ def _mix(low: tuple[float, float], high: tuple[float, float], share: float) -> t
     return low[0] + share * (high[0] - low[0]), low[1] + share * (high[1] - low[1])
 
 
-def _between(first: Epoch, second: Epoch, share: float) -> tuple[float, float]:
-    return _mix((first.grad_sqr, first.grad_var), (second.grad_sqr, second.grad_var), share)
+def _between(known: Collection[int], at: float, values: Callable[[int], tuple[float, float]]) -> tuple[float, float]:
+    """Interpolate between the known points on either side of a point; beyond all of them the outermost counts."""
+    points = sorted(known)
+    low = points[max(0, bisect_right(points, at) - 1)]
+    high = points[min(bisect_left(points, at), len(points) - 1)]
+    return _mix(values(low), values(high), (at - low) / (high - low) if high > low else 0.0)

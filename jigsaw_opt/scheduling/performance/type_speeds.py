@@ -13,26 +13,28 @@ from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.gpu_types import is_part, matching_types
 from jigsaw_opt.problem.workload import TraceJob
 
-ESTIMATES: Mapping[str, Fraction] = {
-    name: Fraction(speed)
-    for name, speed in {
-        "k80": "0.13",
-        "t4": "0.20",
-        "p100": "0.41",
-        "v100": "0.44",
-        "l40s": "0.90",
-        "a100": "1",
-        "h100": "2.8",
-        "h200": "3.1",
-        "mi300x": "3.9",
-        "b200": "6.5",
-    }.items()
-}
+_LEAST, _MOST = Decimal("1e-6"), Decimal("1e6")
+
+
+def _read(text: str) -> dict[str, Fraction]:
+    speeds: dict[str, Fraction] = {}
+    for word in text.split(","):
+        name, equals, number = (part.strip() for part in word.partition("="))
+        try:
+            speed = Decimal(number)
+        except InvalidOperation:
+            speed = Decimal("NaN")
+        if not equals or not name or name in speeds or not (speed.is_finite() and _LEAST <= speed <= _MOST):
+            raise malformed("speeds", f"speeds are TYPE=SPEED between commas, each once and above 0, not {word!r}")
+        speeds[name] = Fraction(speed)
+    return speeds
+
+
+ESTIMATES = _read("k80=0.13,t4=0.20,p100=0.41,v100=0.44,l40s=0.90,a100=1,h100=2.8,h200=3.1,mi300x=3.9,b200=6.5")
 """Speeds of types of GPU. Those of types with a data sheet (`jigsaw_opt.instances.gpus`) are the geometric mean, over
 the bundled networks, of the times of an iteration that follow from it. ``k80`` and ``p100`` are ``v100`` times the
 geometric mean of Gavel's measured ratios (OSDI 2020, 26 kinds of jobs on one GPU, from 0.09 to 1.5 and from 0.5 to
 2.3)."""
-_LEAST, _MOST = Decimal("1e-6"), Decimal("1e6")
 
 
 @dataclass(frozen=True)
@@ -107,17 +109,3 @@ def _option(known: Mapping[str, Fraction], *unknown: str) -> str:
     """Return the option that states the known speeds and those that are wanted."""
     stated = [f"{name}={float(speed):.15g}" for name, speed in known.items()]
     return argument("speeds", ",".join([*stated, *(f"{name}=SPEED" for name in unknown)]))
-
-
-def _read(text: str) -> dict[str, Fraction]:
-    speeds: dict[str, Fraction] = {}
-    for word in text.split(","):
-        name, equals, number = (part.strip() for part in word.partition("="))
-        try:
-            speed = Decimal(number)
-        except InvalidOperation:
-            speed = Decimal("NaN")
-        if not equals or not name or name in speeds or not (speed.is_finite() and _LEAST <= speed <= _MOST):
-            raise malformed("speeds", f"speeds are TYPE=SPEED between commas, each once and above 0, not {word!r}")
-        speeds[name] = Fraction(speed)
-    return speeds
