@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 from jigsaw_opt.problem.cluster import Channel, Cluster, Routes
@@ -33,8 +34,11 @@ class LinkRoutes:
             self._left = _LinksUp(self._cluster, dead)
         return self._left.channel(gpus)
 
-    def detour(self, gpus: tuple[int, ...], dead: frozenset[int]) -> float:
-        """Return by what factor exchanges of a job alone are slower than while all links are up, at least 1."""
+    def factors(self, placements: Sequence[tuple[int, ...]], dead: frozenset[int] = _NONE) -> Sequence[float]:
+        """Return by what factor exchanges of each job alone are slower than while all links are up, at least 1."""
+        return [self._detour(gpus, dead) if dead else 1.0 for gpus in placements]
+
+    def _detour(self, gpus: tuple[int, ...], dead: frozenset[int]) -> float:
         whole, left = self.whole(gpus), self.channel(gpus, dead)
         return 1.0 if whole is None or left is None else max(1.0, whole.rate / left.rate)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.link_routes import LinkRoutes
-from jigsaw_opt.scheduling.performance import Speed
+from jigsaw_opt.scheduling.performance import Contention, Speed
 from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, fields
 from jigsaw_opt.scheduling.policy import JobState
 from jigsaw_opt.scheduling.share_rules import require
@@ -111,7 +111,8 @@ class RunningShares:
         self._setting = setting
         self._timers: list[tuple[int, int, int]] = []
         self._count = 0
-        self._routes = None if setting.failures is None else LinkRoutes(setting.cluster)
+        detours = None if setting.failures is None else LinkRoutes(setting.cluster)
+        self._contention: Contention | None = detours if setting.contention is None else setting.contention
         self.shares: dict[Share, float] = {}
         self.running: dict[int, Running] = {}
         self.dead: frozenset[int] = frozenset()
@@ -139,7 +140,7 @@ class RunningShares:
     def set_speeds(self, now_us: int, changed: Iterable[Share]) -> None:
         """Compute the speeds of the shares that changed, and of those whose contention changed with them."""
         stale = dict.fromkeys(changed)
-        if self._setting.contention is not None or self._routes is not None:
+        if self._contention is not None:
             shares = list(self.shares)
             for share, factor in zip(shares, self._factors(shares), strict=True):
                 if factor != self.shares[share]:
@@ -152,12 +153,9 @@ class RunningShares:
 
     def _factors(self, shares: Sequence[Share]) -> Sequence[float]:
         """Return how much longer the exchanges of each share take because of the others, or of links that are down."""
-        contention, placements = self._setting.contention, [share.gpus for share in shares]
-        if contention is not None:
-            return contention.factors(placements, self.dead)
-        if self._routes is None or not self.dead:
+        if self._contention is None:
             return [1.0] * len(shares)
-        return [self._routes.detour(gpus, self.dead) for gpus in placements]
+        return self._contention.factors([share.gpus for share in shares], self.dead)
 
     def _time(self, share: Share, now_us: int) -> None:
         """Work out the speeds of the jobs of a share from where they are settled."""
