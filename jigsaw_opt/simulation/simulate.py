@@ -15,8 +15,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.scheduling.policy import Policy
 from jigsaw_opt.simulation.engine.recorded import simulation_of
 from jigsaw_opt.simulation.engine.simulation import Simulation
-from jigsaw_opt.simulation.inputs.reading import read_setting
-from jigsaw_opt.simulation.inputs.request import GivenParts, GivenWorkload, SimulationRequest
+from jigsaw_opt.simulation.inputs.request import GivenParts, GivenWorkload, SimulationRequest, read_setting
 from jigsaw_opt.simulation.results.folder import ResultFolder
 from jigsaw_opt.simulation.results.result import SimulationResult, result_of
 from jigsaw_opt.system.interrupts import on_interrupt

@@ -11,8 +11,7 @@ from jigsaw_opt.scheduling.policies import RECORDED
 from jigsaw_opt.scheduling.policy import choose, names
 from jigsaw_opt.simulation.engine.recorded import simulation_of, why_no_record
 from jigsaw_opt.simulation.engine.setting import Setting
-from jigsaw_opt.simulation.inputs.reading import changed, read_settings
-from jigsaw_opt.simulation.inputs.request import SimulationRequest
+from jigsaw_opt.simulation.inputs.request import SimulationRequest, changed, read_settings
 from jigsaw_opt.sweeps.intervals import MeanInterval
 from jigsaw_opt.sweeps.job_times import JobChanges, job_changes
 from jigsaw_opt.sweeps.record import Record

@@ -17,8 +17,7 @@ from jigsaw_opt.scheduling.policy import Policy
 from jigsaw_opt.scheduling.share_rules import InvariantError
 from jigsaw_opt.simulation.engine.recorded import simulation_of
 from jigsaw_opt.simulation.engine.setting import Setting
-from jigsaw_opt.simulation.inputs.reading import read_settings
-from jigsaw_opt.simulation.inputs.request import GivenWorkload, SimulationRequest
+from jigsaw_opt.simulation.inputs.request import GivenWorkload, SimulationRequest, read_settings
 from jigsaw_opt.simulation.results.metrics import SimulationSummary, summarise
 from jigsaw_opt.sweeps.folder import SweepKind
 from jigsaw_opt.sweeps.job_times import are_job_times, job_times

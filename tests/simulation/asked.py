@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jigsaw_opt.simulation.engine.setting import Setting
-from jigsaw_opt.simulation.inputs.reading import read_setting
-from jigsaw_opt.simulation.inputs.request import SimulationRequest
+from jigsaw_opt.simulation.inputs.request import SimulationRequest, read_setting
 
 
 def setting_of(*parts: Any, **by_name: Any) -> Setting:

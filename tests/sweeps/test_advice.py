@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from jigsaw_opt.cli import main
-from jigsaw_opt.simulation.inputs.reading import read_setting
-from jigsaw_opt.simulation.inputs.request import SimulationRequest
+from jigsaw_opt.simulation.inputs.request import SimulationRequest, read_setting
 from jigsaw_opt.sweeps.advice import Advice, Advisor, PolicyFigures
 from jigsaw_opt.sweeps.advice_words import (
     advice_document,

@@ -115,7 +115,7 @@ def test_settings_that_differ_by_the_policy_alone_are_read_once(
         read.append(given)
         return read_workload(given, columns, accept)
 
-    monkeypatch.setattr("jigsaw_opt.simulation.inputs.reading.read_workload", reading)
+    monkeypatch.setattr("jigsaw_opt.simulation.inputs.request.read_workload", reading)
     assert len(simulations(SimulationRequest("", "2x4"), traces, ["fifo", "las", "srtf"], [0, 1])) == 12
     assert read == [name for name in traces for _ in range(2)]
 

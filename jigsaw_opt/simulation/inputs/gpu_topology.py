@@ -150,7 +150,7 @@ def _islands(count: int, pairs: Pairs, rates: Mapping[str, int]) -> Iterator[tup
     graph.add_weighted_edges_from((*pair, _rate(cell, rates)) for pair, cell in pairs.items() if cell != _APART)
     tree = nx.maximum_spanning_tree(graph)
     for part in nx.connected_components(tree):
-        yield len(part), min((rate for _, _, rate in tree.edges(part, data="weight")), default=None)
+        yield len(part), min(nx.get_edge_attributes(tree.subgraph(part), "weight").values(), default=None)
 
 
 def _rate(cell: str, rates: Mapping[str, int]) -> int:

@@ -134,8 +134,9 @@ def jobs_of(workload: Workload, model: str) -> tuple[OwnJob, ...]:
     for job in workload.jobs:
         if job.iterations is None:
             wrong.add(f"job {job.name}", f"job {job.name!r} has no number of iterations", code="missing-field")
-        work = (job.model, job.iterations, None) if job.duration_us is None else (model, None, job.duration_us)
-        found.append(OwnJob(job.name, work[0], job.gpus, *work[1:], job.submit_us, job.weight))
+        own = OwnJob(job.name, job.model, job.gpus, job.iterations, None, job.submit_us, job.weight)
+        timed = replace(own, model=model, iterations=None, duration_us=job.duration_us)
+        found.append(own if job.duration_us is None else timed)
     if wrong.problems:
         raise UsageError.of(wrong.problems)
     return tuple(found)

@@ -22,8 +22,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.scheduling.live.start_prediction import FEWEST_ANSWERS, FEWEST_SAMPLES, PastAnswer, StartPrediction
 from jigsaw_opt.scheduling.policy import Policy
 from jigsaw_opt.simulation.engine.setting import Setting, reading_told
-from jigsaw_opt.simulation.inputs.reading import read_setting
-from jigsaw_opt.simulation.inputs.request import GivenWorkload, SimulationRequest
+from jigsaw_opt.simulation.inputs.request import GivenWorkload, SimulationRequest, read_setting
 from jigsaw_opt.simulation.prediction.predicting import predict_starts
 from jigsaw_opt.simulation.prediction.trace_queue import queue_at, time_in, waiting_job
 from jigsaw_opt.system.interrupts import on_interrupt
