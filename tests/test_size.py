@@ -19,7 +19,7 @@ CODE = {
     "problem": (3_730, "what there is: clusters, models, jobs, plans, workloads and their exact costs"),
     "routing": (350, "routes round failures, and what they deliver"),
     "scheduling": (6_300, "policies and their placement, performance models, the live scheduler"),
-    "simulation": (3_460, "inputs, engine, prediction and results"),
+    "simulation": (3_250, "inputs, engine, prediction and results"),
     "solvers": (19_900, "bounds, generators, searches, exact engines, explanations, sessions: the largest"),
     "sweeps": (1_850, "parallel runs that survive a kill, and the bench"),
     "system": (385, "files, clocks, signals, processes, and code of others"),
