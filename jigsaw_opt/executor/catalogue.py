@@ -190,8 +190,7 @@ def stages_entry(
             code="missing-field",
         )
     else:
-        check_trust(entry["train"], trusted, ((place, "executor"), "train"), report)
-        _check_own(entry, (place, "executor"), report)
+        _check_own(entry, trusted, (place, "executor"), report)
         if is_cut and job.executor is not None:
             report.add(
                 (place, "executor"), "says where the model is cut, and so does the partition", code="contradiction"
@@ -210,16 +209,16 @@ def _check_models(instance: Instance, trusted: Collection[str], report: Report) 
                 place, 'has no "executor" entry, so it cannot be built', "see docs/executor.md", code="missing-field"
             )
         elif "train" in entry:
-            check_trust(entry["train"], trusted, ((place, "executor"), "train"), report)
-            _check_own(entry, (place, "executor"), report)
+            _check_own(entry, trusted, (place, "executor"), report)
         elif ":" in entry["zoo"]:
             check_trust(entry["zoo"], trusted, ((place, "executor"), "zoo"), report)
         else:
             resolve(entry["zoo"], entry["arguments"], (place, "executor"), report)
 
 
-def _check_own(entry: Mapping[str, Any], place: Place, report: Report) -> None:
+def _check_own(entry: Mapping[str, Any], trusted: Collection[str], place: Place, report: Report) -> None:
     """Check what the structure does not say of a training of the user's own."""
+    check_trust(entry["train"], trusted, (place, "train"), report)
     if ":" not in entry["train"]:
         report.add((place, "train"), f"must be module:function; is {quoted(entry['train'])}", code="malformed")
     for name in sorted(entry["arguments"].keys() & set(_GIVEN)):

@@ -82,7 +82,8 @@ def _measured(
     import torch
 
     from jigsaw_opt.executor.devices import device_name, device_of
-    from jigsaw_opt.executor.profiling.measuring import measure_all_reduces, measure_model
+    from jigsaw_opt.executor.profiling.links import measure_all_reduces
+    from jigsaw_opt.executor.profiling.measuring import measure_model
 
     torch.set_num_threads(arguments.threads)
     device = device_of(arguments.device)

@@ -282,7 +282,7 @@ class Description:
                 level.cut or "the input",
                 f"{level.parameters:,}",
                 f"{level.gradient_bytes:,}",
-                _percent(level.share),
+                "?" if level.share is None else f"{level.share:.0%}",
             )
             for level in self.levels
         ]
@@ -294,10 +294,6 @@ class Description:
         if self.unused:
             lines.append(f"the first pass did not use {self.unused:,} of these parameters: they are in the last level")
         return "\n".join(lines)
-
-
-def _percent(share: float | None) -> str:
-    return "?" if share is None else f"{share:.0%}"
 
 
 def describe(parts: ModelParts) -> Description:

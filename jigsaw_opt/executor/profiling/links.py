@@ -16,6 +16,7 @@ from jigsaw_opt.executor.devices import Spread, fit_two, spread, wall_us
 from jigsaw_opt.executor.processes import run_group
 
 _WARM_UP = 5
+_SIZES = tuple(2**k for k in range(12, 25, 2))
 _MOST = 2**53 - 1
 
 
@@ -69,12 +70,13 @@ class LinkProfile:
     fit: LinkFit
 
 
-def link_profile(workers: int, sizes: Sequence[int], repeats: int, backend: str = "gloo") -> LinkProfile:
-    """Measure all-reduces among 2 to `workers` processes of this machine.
+def measure_all_reduces(workers: int, repeats: int, device: torch.device) -> LinkProfile:
+    """Measure all-reduces among 2 to `workers` processes of this machine; by NCCL where each has a GPU, else by Gloo.
 
     The samples, and the latency and time a byte that fit those of all-reduces alone.
     """
-    samples = run_group(_samples, workers, tuple(sizes), repeats, backend)[0]
+    is_nccl = device.type == "cuda" and torch.cuda.device_count() >= workers
+    samples = run_group(_samples, workers, _SIZES, repeats, "nccl" if is_nccl else "gloo")[0]
     alone = tuple(sample for sample in samples if sample.alone)
     return LinkProfile(alone, tuple(sample for sample in samples if not sample.alone), fit(alone))
 

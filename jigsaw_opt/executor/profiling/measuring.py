@@ -1,4 +1,4 @@
-"""What this machine takes for a model, and for all-reduces, as asked for in words."""
+"""What this machine takes for a model, as asked for in words."""
 
 from __future__ import annotations
 
@@ -19,11 +19,9 @@ from jigsaw_opt.executor.models.importing import blame_own_code
 from jigsaw_opt.executor.models.zoo.network import Network
 from jigsaw_opt.executor.processes import keep_to_share, run_group
 from jigsaw_opt.executor.profiling import ModelProfile, measure_any, profile_replica
-from jigsaw_opt.executor.profiling.links import LinkProfile, link_profile
 from jigsaw_opt.executor.user_code.given import Given, call_own, given_subject
 from jigsaw_opt.executor.worker import OPTIMISERS, TrainingRecipe
 
-_SIZES = tuple(2**k for k in range(12, 25, 2))
 _RATE = 1e-6
 """Steps so small that the loss stays finite, whatever the model; their time is that of any other."""
 
@@ -186,9 +184,3 @@ def _told_shapes(name: str) -> Iterator[None]:
         raise UsageError("the batch does not fit the device's memory", code="does-not-fit", path="batch") from error
     except RuntimeError as error:
         raise RunFailedError(f"{name}: {str(error).partition(chr(10))[0]}") from error
-
-
-def measure_all_reduces(workers: int, repeats: int, device: torch.device) -> LinkProfile:
-    """Measure all-reduces among 2 to `workers` processes; by NCCL where each has a GPU, else by Gloo."""
-    nccl = device.type == "cuda" and torch.cuda.device_count() >= workers
-    return link_profile(workers, _SIZES, repeats, "nccl" if nccl else "gloo")

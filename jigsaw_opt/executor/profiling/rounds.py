@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
@@ -24,21 +23,12 @@ from jigsaw_opt.executor.profiling.segment_times import segment_times
 from jigsaw_opt.executor.profiling.trainee import Trainee
 
 
-@dataclass(frozen=True, slots=True)
-class Boundaries:
-    """The boundaries between the segments of a model.
-
-    `sent_bytes`: behind each segment but the last, bytes that it or one before it has made and that a later one reads;
-    None where a tensor has no storage to be followed by. `modules`: for each segment, paths of the modules that it
-    holds as a whole; empty where the model has no paths to name.
-    """
-
-    sent_bytes: tuple[int | None, ...]
-    modules: tuple[tuple[str, ...], ...]
-
-
-def boundaries(trainee: Trainee) -> Boundaries:
+def boundaries(trainee: Trainee) -> tuple[list[int | None], list[tuple[str, ...]]]:
     """Watch a forward pass in training mode; buffers move on.
+
+    By segment, bytes that it or one before it has made and that a later one reads; None for the last one, and where a
+    tensor has no storage to be followed by. And paths of the modules that it holds as a whole; none where the model has
+    no paths to name.
 
     A tensor counts behind every segment from the one that makes its storage to the last one that reads it, with the
     bytes that are read of it, so connections that skip segments count as well. The batch itself does not.
@@ -62,8 +52,7 @@ def boundaries(trainee: Trainee) -> Boundaries:
     own: list[list[str]] = [[] for _ in range(trainee.depth)]
     for name in [] if trainee.root is None else _whole("", trainee.root, called):
         own[called[name]].append(name)
-    sent = tuple(storages.sent_bytes(segment) for segment in range(trainee.depth - 1))
-    return Boundaries(sent, tuple(map(tuple, own)))
+    return [*map(storages.sent_bytes, range(trainee.depth - 1)), None], list(map(tuple, own))
 
 
 class _StoragesRead(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -205,8 +194,7 @@ def _segment_profiles(trainee: Trainee, rounds: list[list[float]], step_us: floa
     steps = [step_us * size / max(1, sum(sizes)) for size in sizes]
     times = (columns[at * depth : (at + 1) * depth] for at in range(4))
     found = boundaries(trainee)
-    sent = (*found.sent_bytes, None)
-    rows = zip(trainee.model.names, *times, steps, sizes, _saved(trainee, depth), sent, found.modules, strict=True)
+    rows = zip(trainee.model.names, *times, steps, sizes, _saved(trainee, depth), *found, strict=True)
     return tuple(SegmentProfile(*row) for row in rows)
 
 
