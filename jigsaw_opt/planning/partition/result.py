@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from math import ceil, inf, prod
 from typing import Any
 
+from jigsaw_opt.documents.decoding import made
 from jigsaw_opt.documents.parsing import parsed
 from jigsaw_opt.documents.recognising import expecting
 from jigsaw_opt.errors import InfeasibleError, Problem, UsageError, argument
@@ -215,21 +216,9 @@ def decode_partition(data: bytes | str, source: str = "$") -> Partition:
     """Read a partition document."""
     with expecting(data, source, "partition"):
         tree = parsed(data, source, _check)
-    return Partition(
-        tree["variant"],
-        tree["activations"],
-        tuple(Level(**level) for level in tree["levels"]),
-        tree["time_s"],
-        tree["data_parallel_s"],
-        tree["single_worker_s"],
-        tuple(Stage(**{**stage, "nodes": tuple(stage["nodes"])}) for stage in tree["stages"]),
-        tuple(OuterStage(**{**stage, "stages": tuple(stage["stages"])}) for stage in tree["outer"]),
-        tree["noam"],
-        tree["prefixes"],
-        tree.get("latency_us", 0),
-        None if (ends := tree.get("time_range_s")) is None else (ends[0], ends[1]),
-        tree.get("gpu_type"),
-    )
+    del tree["format"]
+    found: Partition = made(Partition, tree)
+    return found
 
 
 def _check(tree: Json, report: Report) -> None:

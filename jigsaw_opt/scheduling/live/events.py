@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import fields as columns
 
+from jigsaw_opt.documents.decoding import made
 from jigsaw_opt.errors import Code, UsageError, kind_of
 from jigsaw_opt.problem.cluster import Link, Server
 from jigsaw_opt.problem.rules.report import Place, Report
@@ -203,11 +204,6 @@ def encode_record(record: object) -> Plain:
     }
 
 
-def decode_link(tree: Plain) -> Link:
-    """Return the link of an object of the right shape."""
-    return Link(**{**tree, "ends": tuple(tree["ends"])})
-
-
 def check_job(tree: Plain, place: Place, report: Report) -> None:
     """Report what is wrong with a job as a journal and a state hold it."""
     conforms(tree, _JOB, place, report)
@@ -304,10 +300,5 @@ def _wrong_kind(tree: Plain) -> tuple[str, Code] | None:
 
 def event_of(tree: Plain) -> ClusterEvent:
     """Return the event of an object in which nothing is wrong."""
-    kind, made = _KINDS[tree["event"]][0], {key: value for key, value in tree.items() if key != "event"}
-    if kind is JobSubmitted:
-        made["job"] = TraceJob(**made["job"])
-    elif kind is ServerAdded:
-        made |= {"server": Server(**made["server"]), "links": tuple(map(decode_link, made["links"]))}
-    event: ClusterEvent = kind(**made)
+    event: ClusterEvent = made(_KINDS[tree["event"]][0], {key: value for key, value in tree.items() if key != "event"})
     return event

@@ -10,13 +10,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import asdict, replace
 
-from jigsaw_opt.problem.cluster import Cluster, Server
+from jigsaw_opt.documents.decoding import made
+from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.rules.keyed import plain
 from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.live.cluster_state import ClusterState
 from jigsaw_opt.scheduling.live.event_checks import check_addition
-from jigsaw_opt.scheduling.live.events import LINK, SERVER, TIME, ServerAdded, check_job, decode_link, encode_record
+from jigsaw_opt.scheduling.live.events import LINK, SERVER, TIME, ServerAdded, check_job, encode_record
 from jigsaw_opt.scheduling.live.job import LiveJob, News
 from jigsaw_opt.scheduling.live.plan_change import JobAssignment
 from jigsaw_opt.scheduling.performance import Performance
@@ -30,6 +32,7 @@ from jigsaw_opt.scheduling.plain import (
     Shape,
     checked,
     fields,
+    keyed,
     listed,
     optional,
     require_newest,
@@ -61,10 +64,7 @@ def encode_state(state: ClusterState, inputs: str, memory: Plain) -> Plain:
         "inputs": inputs,
         "time_us": state.now_us,
         "next_job": state.next_job,
-        "added": [
-            {"server": encode_record(event.server), "links": [encode_record(link) for link in event.links]}
-            for event in state.added
-        ],
+        "added": plain([keyed(event, "server", "links") for event in state.added], flat=True),
         "lost": [cluster.servers[k].name for k in sorted(state.lost)],
         "drained": [cluster.servers[k].name for k in sorted(state.drained)],
         "links_down": [cluster.links[k].name for k in sorted(state.dead)],
@@ -119,7 +119,7 @@ def _add(
         check_addition(state.setting.cluster, tree["server"], tree["links"], ("$.added", k), report)
         if report.problems:
             return
-        event = ServerAdded(0, Server(**tree["server"]), tuple(map(decode_link, tree["links"])))
+        event: ServerAdded = made(ServerAdded, {"time_us": 0, **tree})
         cluster = state.enlarged(event)
         state.set_up(replace(state.setting, cluster=cluster, performance=perform(cluster)))
         state.added.append(event)
