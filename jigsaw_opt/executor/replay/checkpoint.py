@@ -21,7 +21,7 @@ from jigsaw_opt.documents import instance_sha256, make_folder, write_atomically
 from jigsaw_opt.documents.file_bytes import read_file, remove_abandoned
 from jigsaw_opt.documents.replay import plan_sha256
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, argument
-from jigsaw_opt.executor.hosts.host import Host, HostWorker
+from jigsaw_opt.executor.hosts.host import HostWorker
 from jigsaw_opt.executor.schedules.request import ReplayRequest
 from jigsaw_opt.executor.user_code.likeness import ANYTHING, UNREADABLE, compare
 from jigsaw_opt.problem.rules.report import Report, describe
@@ -94,12 +94,6 @@ class Checkpoint:
         ]
         if differing:
             raise InvalidInputError(differing)
-
-    def resume(self, hosted: Host, iteration: int) -> None:
-        """Set a worker back to its state after an iteration; raise what `load` raises."""
-        if iteration:
-            self.load(hosted.job, hosted.worker, iteration)
-        hosted.saved = iteration
 
     def save(self, job: int, worker: HostWorker) -> None:
         """Write the state of a worker, and remove all but its last two."""

@@ -6,30 +6,27 @@ import logging
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import chain
-from types import TracebackType
-from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 
-from jigsaw_opt.errors import InvalidInputError, JigsawError, RunFailedError, UsageError
+from jigsaw_opt.errors import InvalidInputError, RunFailedError, UsageError
 from jigsaw_opt.executor.processes import TIMEOUT, InterruptedGroupError, LostProcessError, run_group
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.evaluation import replay_of
 from jigsaw_opt.executor.replay.rank_process import run_rank
 from jigsaw_opt.executor.schedules.baseline import baseline_part
-from jigsaw_opt.executor.schedules.presence import phases_of
+from jigsaw_opt.executor.schedules.presence import PhasePart, phases_of
 from jigsaw_opt.executor.schedules.records import InterruptedRunError, Part, RankReport
 from jigsaw_opt.executor.schedules.request import ReplayRequest, StagedRun
 from jigsaw_opt.problem.measured.replay import Replay
 from jigsaw_opt.text import printable
 
-T = TypeVar("T")
-
+Asked = tuple[ReplayRequest, PhasePart | None, StagedRun | None]
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -43,8 +40,10 @@ def replay(request: ReplayRequest, stages: StagedRun | None = None) -> Replay | 
     gpus = phases_of(request.instance, request.plan).gpus
     usual = baseline_part(request)
     cut, machine = request.cut(), machine_of(request, len(gpus))
+    under_torchrun = "TORCHELASTIC_RUN_ID" in os.environ
     try:
-        found = in_processes(run_rank, gpus, cut, usual, stages)
+        with _ended_at_once() if under_torchrun else nullcontext(), _checkpoint_of(cut):
+            found = (_joined if under_torchrun else _started)(gpus, (cut, usual, stages))
     except InterruptedGroupError as error:
         reports = _answers(error, len(gpus), max(len(group.phases) for group in request.plan.groups))
         measured = None if reports is None else replay_of(request, usual, stages, _told(reports), machine)
@@ -81,20 +80,6 @@ def _saved(request: ReplayRequest) -> dict[str, int] | None:
     return {job.name: iteration for job, iteration in zip(jobs, saved, strict=True)}
 
 
-def in_processes(
-    function: Callable[..., list[T] | None], gpus: Sequence[str], request: ReplayRequest, *arguments: Any
-) -> list[T] | None:
-    """Call a function in a process for each GPU, and return what the first one does.
-
-    None in all processes but the first one, where torchrun has started them.
-
-    `request, *arguments`: what it is given; the request says how processes meet and where they are saved.
-    """
-    under_torchrun = "TORCHELASTIC_RUN_ID" in os.environ
-    with _EndAtOnce() if under_torchrun else nullcontext(), _checkpoint_of(request):
-        return (_joined if under_torchrun else _started)(function, gpus, request, *arguments)
-
-
 @contextmanager
 def _checkpoint_of(request: ReplayRequest) -> Iterator[None]:
     """Open the folder of checkpoints for the block; a run that is refused leaves none behind."""
@@ -110,41 +95,40 @@ def _checkpoint_of(request: ReplayRequest) -> Iterator[None]:
         raise
 
 
-def _started(
-    function: Callable[..., list[T] | None], gpus: Sequence[str], request: ReplayRequest, *arguments: Any
-) -> list[T]:
+def _started(gpus: Sequence[str], asked: Asked) -> list[RankReport]:
+    """Start a process for each GPU, and return what all of them have found."""
+    request = asked[0]
     if request.backend == "nccl" and torch.cuda.device_count() < len(gpus):
         message = f"NCCL needs a device for each of {len(gpus)} processes; --backend gloo lets them share"
         raise UsageError(message, code="does-not-fit", path="backend")
     _LOGGER.info("%d processes start", len(gpus))
     try:
-        found = run_group(function, len(gpus), request, *arguments, backend=request.backend, timeout=TIMEOUT)[0]
+        found = run_group(run_rank, len(gpus), *asked, backend=request.backend, timeout=TIMEOUT)[0]
     except LostProcessError as error:
         raise RunFailedError(f"the process of {gpus[error.rank]} {error.how}") from error
     assert found is not None
     return found
 
 
-def _joined(
-    function: Callable[..., list[T] | None], gpus: Sequence[str], request: ReplayRequest, *arguments: Any
-) -> list[T] | None:
+def _joined(gpus: Sequence[str], asked: Asked) -> list[RankReport] | None:
+    """Be one of the processes that torchrun has started; return what all have found, in the first one."""
     count = int(os.environ["WORLD_SIZE"])
     if count != len(gpus):
         message = f"the plan uses {len(gpus)} GPUs, one process each, but torchrun has started {count}"
         raise UsageError(message, code="mismatch", path="plan")
-    dist.init_process_group(request.backend, timeout=TIMEOUT)
-    found = function(request, *arguments)
+    dist.init_process_group(asked[0].backend, timeout=TIMEOUT)
+    found = run_rank(*asked)
     dist.destroy_process_group()
     return found
 
 
-class _EndAtOnce(AbstractContextManager[None]):
-    """After an error ends this process at once, as its threads may wait for others; torchrun then ends those."""
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if error is None:
-            return
-        code = error.exit_code if isinstance(error, JigsawError) else 130 if kind is KeyboardInterrupt else 1
+@contextmanager
+def _ended_at_once() -> Iterator[None]:
+    """After an error end this process at once, as its threads may wait for others; torchrun then ends those."""
+    try:
+        yield
+    except BaseException as error:  # noqa: BLE001  (whatever it is, no thread may keep this process)
+        code = 130 if isinstance(error, KeyboardInterrupt) else getattr(error, "exit_code", 1)
         message = str(error) or type(error).__name__
         if isinstance(error, RuntimeError):  # as torch says it
             message = f"the connection to another process broke off: {message}"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from functools import partial
 from itertools import chain
 from operator import ge
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -27,17 +27,21 @@ from jigsaw_opt.executor.schedules.presence import PhasePart, phases_of, restart
 from jigsaw_opt.executor.schedules.records import Part, RankReport
 from jigsaw_opt.executor.schedules.request import ReplayRequest, StagedRun
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
-from jigsaw_opt.problem.plan import JobPlan, TaskGraphJobPlan
-
-T = TypeVar("T")
 
 _LOGGER = logging.getLogger(__name__)
 
 
 def run_rank(request: ReplayRequest, usual: PhasePart | None, stages: StagedRun | None) -> list[RankReport] | None:
-    """Do the part of this process, which has joined the default process group."""
+    """Do the part of this process, which has joined the default process group.
+
+    What each process has found, by rank, in the first one; None in the others.
+    """
     process = _RankProcess(request, usual, stages)
-    return gathered(process.replay(), process.control)
+    own = process.replay()
+    found = [own] * dist.get_world_size() if process.rank == 0 else None
+    dist.gather_object(own, found, 0, process.control)
+    dist.barrier(process.control)  # nobody leaves while another may still need the store
+    return found
 
 
 class _RankProcess:
@@ -53,8 +57,9 @@ class _RankProcess:
         self._main_store, self.store = _store(self.control)
         groups, jobs, self.gpus = phases_of(request.instance, request.plan)
         self.ranks = [tuple(map(self.gpus.index, parts[0].gpus)) for parts in jobs]
-        more = {} if usual is None else dict(zip(usual.numbers, usual.plan.jobs, strict=True))
-        levels = [_distinct_levels([*parts, *([more[job]] if job in more else [])]) for job, parts in enumerate(jobs)]
+        levels = [{levels for part in parts for levels in part.levels} for parts in jobs]
+        for job, planned in [] if usual is None else zip(usual.numbers, usual.plan.jobs, strict=True):
+            levels[job].update(planned.levels)
         self._exchanges = self._make_exchanges(chain.from_iterable(groups))
         groups_in_stages = {} if stages is None else stage_groups(stages.schedule)
         hosts = [self._hosts(parts) for parts in groups]
@@ -68,7 +73,7 @@ class _RankProcess:
         self._own_clock = self._clock.among(controls[own], hosts[own][0])
         self._checkpoint = Checkpoint(request.checkpoint, request) if request.checkpoint is not None else None
         setting = HostSetting(request, self.device, self._own_clock, self.store, stages, groups_in_stages)
-        self._residents = Residents(setting, levels)
+        self._residents = Residents(setting, list(map(sorted, levels)))
         self._initial: dict[int, dict[str, Any]] = {}
         self._aside: set[int] = set()
         self.done = [0] * len(self.ranks)
@@ -155,7 +160,9 @@ class _RankProcess:
                 hosted.worker.load(state)
                 hosted.saved = hosted.worker.iteration  # in the checkpoint since it was let go
             elif self._checkpoint is not None and self.request.resume:
-                self._checkpoint.resume(hosted, self.done[job])
+                if self.done[job]:
+                    self._checkpoint.load(job, hosted.worker, self.done[job])
+                hosted.saved = self.done[job]
 
         initial = self._residents.enter(job, ranks.index(self.rank), self._exchanges.get((job, ranks)), restore)
         if self._usual is not None:
@@ -258,22 +265,6 @@ def _store(control: dist.ProcessGroup) -> tuple[TCPStore | None, Store]:
     port = torch.tensor(first.port if first else 0)
     dist.broadcast(port, 0, control)
     return first, Store(host, int(port), TIMEOUT)
-
-
-def _distinct_levels(parts: Sequence[JobPlan | TaskGraphJobPlan]) -> list[tuple[int, ...]]:
-    """Return the levels of all workers that occur in an iteration of a job in some plan, in a fixed order."""
-    return sorted({levels for part in parts for levels in part.levels})
-
-
-def gathered(own: T, control: dist.ProcessGroup) -> list[T] | None:
-    """Gather what each process has found in the first one.
-
-    By rank, in the first process; None in the others.
-    """
-    found: list[T] | None = [own] * dist.get_world_size() if dist.get_rank() == 0 else None
-    dist.gather_object(own, found, 0, control)
-    dist.barrier(control)  # nobody leaves while another may still need the store
-    return found
 
 
 def stage_groups(schedule: StageSchedule) -> dict[int, dist.ProcessGroup]:

@@ -25,13 +25,19 @@ def summary(plan: Plan, found: Timeline, stages: StepTimes | None = None) -> Rep
     if stages is not None:
         blocks += [(planned, took) for _, planned, took in stages.durations()]
         transfers += [(planned, took) for _, planned, took in stages.sent()]
-    busy = median(_busy_by_pass(plan, found).values() or [0])
+    passes = _by_pass(plan, found).values()
+    busy = median([sum(b.end_us - b.start_us for i in own for b in i.blocks) for own in passes] or [0])
     return compared(plan, cycle_us(plan, found), blocks, transfers, (planned_us, busy))
 
 
 def cycle_us(plan: Plan, found: Timeline) -> int | None:
     """Return the period or makespan as it was measured, in microseconds; None where the run was too short to tell."""
-    return _makespan(plan, found) if plan.period_us is None else _period(plan, found)
+    ends = {turn: max(iteration.end_us for iteration in own) for turn, own in _by_pass(plan, found).items()}
+    if plan.period_us is not None:  # the mean distance of passes, without the first ones, where the pipeline fills
+        last = max(b.start_us for j in plan.jobs for i in j.iterations for b in i.blocks)
+        return mean_distance(list(ends.values()), 1 + last // plan.period_us)
+    begins = dict(zip(range(found.passes - len(found.origins_us), found.passes), found.origins_us, strict=True))
+    return round(median(end - begins[turn] for turn, end in ends.items())) if ends else None
 
 
 def compared(
@@ -90,13 +96,6 @@ def _transfer_pairs(plan: Plan, found: Timeline) -> Iterator[tuple[Transfer, Tra
             yield from zip(job.iterations[number % len(job.iterations)].transfers, iteration.transfers, strict=True)
 
 
-def _whole_passes(plan: Plan, found: Timeline) -> range:
-    """Return the passes that were carried out wholly in this run."""
-    pairs = list(zip(plan.jobs, found.jobs, strict=True))
-    first = max(-(-m.first_iteration // len(j.iterations)) for j, m in pairs)
-    return range(first, repetitions(plan, found))
-
-
 def repetitions(plan: Plan, found: Timeline) -> int:
     """Return how often all jobs have done their iterations of a plan, earlier runs included."""
     pairs = zip(plan.jobs, found.jobs, strict=True)
@@ -105,38 +104,15 @@ def repetitions(plan: Plan, found: Timeline) -> int:
 
 def _by_pass(plan: Plan, found: Timeline) -> dict[int, list[MeasuredIteration | MeasuredStep]]:
     """Return iterations of all jobs in each pass that was carried out wholly."""
-    whole = _whole_passes(plan, found)
-    passes: dict[int, list[MeasuredIteration | MeasuredStep]] = {turn: [] for turn in whole}
-    for job, measured in zip(plan.jobs, found.jobs, strict=True):
+    pairs = list(zip(plan.jobs, found.jobs, strict=True))
+    first = max(-(-measured.first_iteration // len(job.iterations)) for job, measured in pairs)
+    passes: dict[int, list[MeasuredIteration | MeasuredStep]]
+    passes = {turn: [] for turn in range(first, repetitions(plan, found))}
+    for job, measured in pairs:
         for number, iteration in enumerate(measured.iterations, measured.first_iteration):
             if number // len(job.iterations) in passes:
                 passes[number // len(job.iterations)].append(iteration)
     return passes
-
-
-def _ends_by_pass(plan: Plan, found: Timeline) -> dict[int, int]:
-    """Return the latest end of each of these passes."""
-    return {turn: max(iteration.end_us for iteration in own) for turn, own in _by_pass(plan, found).items()}
-
-
-def _busy_by_pass(plan: Plan, found: Timeline) -> dict[int, int]:
-    """Return time of all blocks in each of these passes."""
-    return {
-        turn: sum(block.end_us - block.start_us for iteration in own for block in iteration.blocks)
-        for turn, own in _by_pass(plan, found).items()
-    }
-
-
-def _makespan(plan: Plan, found: Timeline) -> int | None:
-    ends = _ends_by_pass(plan, found)
-    begins = dict(zip(range(found.passes - len(found.origins_us), found.passes), found.origins_us, strict=True))
-    return round(median(end - begins[turn] for turn, end in ends.items())) if ends else None
-
-
-def _period(plan: Plan, found: Timeline) -> int | None:
-    """Return mean distance of the ends of passes, without the first ones, where the pipeline fills."""
-    last = max(b.start_us for j in plan.jobs for i in j.iterations for b in i.blocks)
-    return mean_distance(list(_ends_by_pass(plan, found).values()), 1 + last // (plan.period_us or 1))
 
 
 def mean_distance(ends: Sequence[int], left_out: int) -> int | None:
