@@ -50,7 +50,7 @@ from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.planning.pipeline.schedule import schedule_of
 from jigsaw_opt.planning.pipeline.search import add_pipeline
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem
-from jigsaw_opt.planning.pipeline.torch_csv import planned_times, torch_schedule
+from jigsaw_opt.planning.pipeline.torch_csv import torch_schedule
 from jigsaw_opt.problem.measured.replay import KindError, Replay
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.views.html import timeline_html
@@ -288,7 +288,9 @@ def case() -> Case:
 def reports(of: Case, iterations: int, late: int) -> list[RankReport]:
     """What processes would report that do everything as planned, each pass so much longer, each send with a wait."""
     schedule = torch_schedule(of.instance, of.plan, "compute_comms")
-    [times] = planned_times(of.instance, of.plan, schedule)
+    shape, [job] = of.instance.task_graph_of[schedule.job], of.plan.jobs
+    planned = {name: (at.start_us, at.end_us) for name, at in zip(shape.operations, job.iterations[0].operations)}
+    times = {action: planned[name] for action, name in schedule.planned.items()}
     found = []
     for rank, actions in enumerate(schedule.ranks):
         steps, origins = [], []

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from math import lcm
 from typing import Any
 
@@ -50,18 +50,14 @@ def reshard(
         if own and other != rank and result is not None:
             rows = result[own.start - wanted.start : own.stop - wanted.start]
             works.append(dist.P2POp(dist.irecv, rows, other, group))
-    for work in _started(works):
+    # All are started at once, so that no process waits for another that waits for it.
+    for work in dist.batch_isend_irecv(works) if works else ():
         work.wait()
     return result
 
 
 def _common(one: range, other: range) -> range:
     return range(max(one.start, other.start), min(one.stop, other.stop))
-
-
-def _started(works: list[dist.P2POp]) -> Iterator[dist.Work]:
-    """Start all at once, so that no process waits for another that waits for it."""
-    yield from dist.batch_isend_irecv(works) if works else ()
 
 
 class BurstHost(StagesHost):
@@ -134,14 +130,9 @@ class BurstHost(StagesHost):
             return held
         return reshard(held, samples, ways, self._rows[layer], self._groups[max(self._gpus)])
 
-    @contextmanager
-    def _timed(self, name: str) -> Iterator[None]:
+    def _timed(self, name: str) -> AbstractContextManager[None]:
         """Note an operation of the plan, if this process takes part in it."""
-        if name in self._own:
-            with self._log.action(name):
-                yield
-        else:
-            yield
+        return self._log.action(name) if name in self._own else nullcontext()
 
     def _row_of_each(self) -> list[Tensor]:
         """Return what a sample of each layer's input is like; the first process, which has all layers, finds out."""

@@ -109,16 +109,16 @@ def replay_of(
     instance, plan = request.instance, request.plan
     planned = phases_of(instance, request.cut().plan)
     parameters = {key: digest for process in found for key, digest in process.parameters.items()}
-    times = _StepTimesOf(stages)
-    phases = tuple(_phases(request, planned, found, parameters, times))
+    phases = tuple(_phases(request, planned, found, parameters, stages))
     if not (phases and (phases[0].repeats is not None or any(job.iterations for job in phases[0].timeline.jobs))):
         return None
     baseline: Baseline | None = None
     # After an interrupt there may be no baseline, and never a whole one.
     if usual is not None and request.baseline is not None and parameters:
-        baseline = _baseline(request, usual, [process.parts[1] for process in found], parameters, phases[0], times)
+        baseline = _baseline(request, usual, [process.parts[1] for process in found], parameters, phases[0], stages)
     beside = stages is not None and len(instance.jobs) > 1
-    own = times.of(phases[0].timeline.jobs[stages.schedule.job].name) if stages is not None else None
+    first = planned.groups[0][0]
+    own = _step_times(stages, first, [process.parts[0] for process in found], first.done(found[0].done))
     return Replay(
         instance=instance.name,
         instance_sha256=instance_sha256(instance),
@@ -136,34 +136,25 @@ def replay_of(
         },
         baseline=baseline,
         kinds={} if own is None else own.kinds(),
-        cycles=_cycles(plan, phases[0].timeline) if beside or request.baseline == "alone" else {},
+        cycles={
+            job.name: _cycle(plan, phases[0].timeline, [number])
+            for number, job in enumerate(plan.jobs if beside or request.baseline == "alone" else ())
+        },
         building_us=0 if plan.is_phased else found[0].parts[0].stopped_us,
     )
 
 
-class _StepTimesOf:
-    """The step times of the job in stages in each run of a plan."""
+def _step_times(
+    stages: StagedRun | None, part: PhasePart, parts: Sequence[Part], done: Sequence[int] | None
+) -> StepTimes | None:
+    """Return the step times of a phase, or the baseline, that was carried out; None where no job is in stages.
 
-    def __init__(self, stages: StagedRun | None) -> None:
-        self._stages, self._first = stages, dict[str, StepTimes]()
-
-    def in_run(self, part: PhasePart, parts: Sequence[Part], done: Sequence[int] | None) -> StepTimes | None:
-        """Return the step times of a phase, or the baseline, that was carried out; None where no job is in stages.
-
-        `done`: by job, how many of its iterations were done before; None where it began anew.
-        """
-        if self._stages is None:
-            return None
-        for number, shape in part.instance.task_graph_of.items():
-            plan, first = part.plan.jobs[number], done[number] if done else 0
-            found = StepTimes(shape, plan, self._stages.schedule, parts, first)
-            self._first.setdefault(plan.name, found)
-            return found
+    `done`: by job, how many of its iterations were done before; None where it began anew.
+    """
+    number, shape = next(iter(part.instance.task_graph_of.items()), (None, None))
+    if stages is None or number is None or shape is None:
         return None
-
-    def of(self, name: str) -> StepTimes:
-        """Return the step times of the first run of a job, by its name."""
-        return self._first[name]
+    return StepTimes(shape, part.plan.jobs[number], stages.schedule, parts, done[number] if done else 0)
 
 
 def _baseline(
@@ -172,23 +163,18 @@ def _baseline(
     parts: Sequence[Part],
     parameters: Mapping[tuple[int, int], str],
     phase: MeasuredPhase,
-    times: _StepTimesOf,
+    stages: StagedRun | None,
 ) -> Baseline:
     """Return what the baseline took; of some jobs alone also what they took together with the others."""
     assert request.baseline is not None, "there is one"
     places = {number: k for k, number in enumerate(usual.numbers)}
     own = {(places[job], slot): parameter for (job, slot), parameter in parameters.items() if job in places}
-    stages = times.in_run(usual, parts, None)
-    taken = timeline(usual.plan, parts, None, own, stages)
+    steps = _step_times(stages, usual, parts, None)
+    taken = timeline(usual.plan, parts, None, own, steps)
     together = None
     if request.baseline == "alone":
         together = _cycle(request.plan, phase.timeline, usual.numbers)
-    return Baseline(request.baseline, summary(usual.plan, taken, stages), taken, together)
-
-
-def _cycles(plan: Plan, found: Timeline) -> dict[str, JobCycle]:
-    """Return what a pass takes each job, by name."""
-    return {job.name: _cycle(plan, found, [number]) for number, job in enumerate(plan.jobs)}
+    return Baseline(request.baseline, summary(usual.plan, taken, steps), taken, together)
 
 
 def _cycle(plan: Plan, found: Timeline, numbers: Sequence[int]) -> JobCycle:
@@ -204,7 +190,7 @@ def _phases(
     planned: PlannedPhases,
     found: Sequence[RankReport],
     parameters: Mapping[tuple[int, int], str],
-    times: _StepTimesOf,
+    stages: StagedRun | None,
 ) -> Iterator[MeasuredPhase]:
     """Yield what was measured of every phase, group by group."""
     for group, parts in enumerate(planned.groups):
@@ -221,12 +207,12 @@ def _phases(
                 if parameters
             }
             runs, done = [p.parts[number] for p in hosts], part.done(found[0].done)
-            stages = times.in_run(part, runs, done)
-            measured = timeline(part.plan, runs, done, own, stages)
+            steps = _step_times(stages, part, runs, done)
+            measured = timeline(part.plan, runs, done, own, steps)
             asked = request.plan.groups[group].phases[number]
             if not asked.is_counted:
                 whole_iterations = any(job.iterations for job in measured.jobs)
-                compared = summary(part.plan, measured, stages) if whole_iterations else None
+                compared = summary(part.plan, measured, steps) if whole_iterations else None
                 yield MeasuredPhase.only(compared, measured)
                 continue
             repeated = part.phase.count if parameters else repetitions(part.plan, measured)

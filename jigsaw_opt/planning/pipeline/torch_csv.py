@@ -151,16 +151,6 @@ def flow_schedule(instance: Instance) -> TorchSchedule | None:
     return TorchSchedule(0, layout, tuple((f"{stage}F0", f"{stage}B0") for stage in range(layout.stages)), planned)
 
 
-def planned_times(instance: Instance, plan: Plan, schedule: TorchSchedule) -> list[dict[str, tuple[int, int]]]:
-    """Return the planned start and end of each action that carries out a block, for each iteration.
-
-    For each iteration and action, start and end in microseconds.
-    """
-    every = (_times(instance, plan, schedule.job, k) for k in range(instance.jobs[schedule.job].iterations))
-    named = schedule.planned.items()
-    return [{act: (own[name].start_us, own[name].end_us) for act, name in named if name in own} for own in every]
-
-
 def _times(instance: Instance, plan: Plan, job: int, iteration: int = 0) -> dict[str, Block | Execution]:
     """Return when each block of a pipeline runs in an iteration."""
     names = (block.name for block in instance.task_graph_of[job].blocks)
