@@ -156,29 +156,24 @@ class _GavelScheduler:
         many; where none has, they wait.
         """
         types = enumerate(self.setting.cluster.gpus.types)
-        free = {gpu: None for gpu, name in types if name == gpu_type and gpu not in observation.down}
+        free = {gpu for gpu, name in types if name == gpu_type and gpu not in observation.down}
         part_of, shares = self.setting.part_of(observation.dead), list[Share]()
         for size in sorted({observation.jobs[index].job.gpus for index in chosen}, reverse=True):
             group = [observation.jobs[index] for index in chosen if observation.jobs[index].job.gpus == size]
             before = {active.index: active.share for active in group}
-            kept = {index: share for index, share in before.items() if share and free.keys() >= set(share.gpus)}
+            kept = {index: share for index, share in before.items() if share and free.issuperset(share.gpus)}
             for share in kept.values():
-                _take(free, share.gpus)
+                free.difference_update(share.gpus)
             shares += kept.values()
             for index in (k for k in before if k not in kept):
                 parts: dict[int, list[int]] = {}
                 for gpu in sorted(free):
                     parts.setdefault(part_of[self.setting.server_of[gpu]], []).append(gpu)
-                gpus = next((own[:size] for own in parts.values() if len(own) >= size), None)
+                gpus = next((tuple(own[:size]) for own in parts.values() if len(own) >= size), None)
                 if gpus is not None:
-                    shares.append(Share((index,), _take(free, gpus)))
+                    free.difference_update(gpus)
+                    shares.append(Share((index,), gpus))
         return shares
-
-
-def _take(free: dict[int, None], gpus: Sequence[int]) -> tuple[int, ...]:
-    for gpu in gpus:
-        del free[gpu]
-    return tuple(gpus)
 
 
 def _start(setting: ClusterSetting, options: Mapping[str, str]) -> _GavelScheduler:

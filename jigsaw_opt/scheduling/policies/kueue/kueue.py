@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from bisect import insort
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -166,12 +168,10 @@ class _Cycles:
         self._running = {index: self._admitted(index, *scheduler.admitted[index]) for index in self._gpus}
         for one in self._running.values():
             one.use()
-        waiting = [active for active in observation.jobs.values() if active.index not in self._gpus]
-        self._waiting: dict[str, list[JobState]] = {}
-        for active in waiting:
-            self._waiting.setdefault(scheduler.queue_of(active.job) or "", []).append(active)
-        for name in self._waiting:
-            self._sort(name)
+        waiting = (active for active in observation.jobs.values() if active.index not in self._gpus)
+        self._waiting: defaultdict[str, list[JobState]] = defaultdict(list)
+        for active in sorted(waiting, key=_turn):
+            self._waiting[scheduler.queue_of(active.job) or ""].append(active)
         self._hopeless: set[object] = set()
         self._evicted: set[int] = set()
 
@@ -185,9 +185,6 @@ class _Cycles:
     def _admitted(self, index: int, flavor: str, since_us: int) -> Admitted:
         active = self._observation.jobs[index]
         return Admitted(active, self._tree.queues[self._own.queue_of(active.job) or ""], flavor, since_us)
-
-    def _sort(self, name: str) -> None:
-        self._waiting[name].sort(key=_turn)
 
     # One cycle ----------------------------------------------------------------------------------------------
 
@@ -215,7 +212,7 @@ class _Cycles:
     def _head(self, name: str) -> Iterator[JobState]:
         """Yield the job of a queue that is looked at, if any: under StrictFIFO always the first."""
         strict = self._tree.queues[name].stated.strategy == "StrictFIFO"
-        waiting = self._waiting.get(name, ())
+        waiting = self._waiting[name]
         yield from islice((entry for entry in waiting if strict or self._key(name, entry) not in self._hopeless), 1)
 
     def _key(self, name: str, active: JobState) -> object:
@@ -259,11 +256,9 @@ class _Cycles:
                 one.use()
             return False
         for one in gone:
-            index, name = one.active.index, one.queue.stated.name
-            del self._running[index], self._gpus[index]
-            self._evicted.add(index)
-            self._waiting.setdefault(name, []).append(one.active)
-            self._sort(name)
+            del self._running[one.active.index], self._gpus[one.active.index]
+            self._evicted.add(one.active.index)
+            insort(self._waiting[one.queue.stated.name], one.active, key=_turn)
         if gone:
             self._hopeless.clear()
         self._free = free
