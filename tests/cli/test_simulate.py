@@ -15,8 +15,7 @@ from jigsaw_opt.cli.common.parser import parser_of
 from jigsaw_opt.documents import load_instance
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.placement.placing import FreeGpus
-from jigsaw_opt.scheduling.policies.fifo import FIFO
-from jigsaw_opt.scheduling.policy import Scheduler
+from jigsaw_opt.scheduling.policy import Stateless
 from jigsaw_opt.views import simulation_report
 from tests.refusals import ends
 
@@ -124,20 +123,13 @@ def test_interrupt_leaves_a_snapshot_from_which_the_same_results_come(
     assert (tmp_path / "cut" / "jobs.csv").read_bytes() == (tmp_path / "whole" / "jobs.csv").read_bytes()
 
 
-class _Unkept:
-    """A scheduler of another package, which only decides."""
-
-    def __init__(self, scheduler: Scheduler) -> None:
-        self.decide = scheduler.decide
-
-
 def test_a_policy_that_cannot_be_put_aside_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trace, start = tmp_path / "trace.csv", type(FIFO).start
+    trace = tmp_path / "trace.csv"
     trace.write_text("name,submit_s,model,gpus,iterations\n" + "".join(f"j{k},{k},m,8,60\n" for k in range(9)))
     interrupt_at_take(3, monkeypatch)
-    monkeypatch.setattr(type(FIFO), "start", lambda *given: _Unkept(start(*given)))
+    monkeypatch.delattr(Stateless, "restore")
     assert simulate(trace, tmp_path / "out", "--policy", "fifo") == 130
     told = capsys.readouterr().err
     assert "'fifo'" in told and "--resume" not in told
