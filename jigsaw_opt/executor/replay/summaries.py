@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median, quantiles
-from typing import Literal
 
-from jigsaw_opt.executor.replay.step_times import StepTimes
+from jigsaw_opt.executor.replay.step_times import Span, StepTimes
 from jigsaw_opt.problem.measured.replay import ReplaySummary
-from jigsaw_opt.problem.measured.times import MeasuredBlock, MeasuredIteration, MeasuredJob, MeasuredStep, Timeline
-from jigsaw_opt.problem.plan import JobPlan, Plan, Transfer
+from jigsaw_opt.problem.measured.times import MeasuredIteration, MeasuredStep, Timeline
+from jigsaw_opt.problem.plan import JobPlan, Plan, TimedIteration, TimedOperation
 
 _DIGITS = 4
 
@@ -17,17 +16,49 @@ _DIGITS = 4
 def summary(plan: Plan, found: Timeline, stages: StepTimes | None = None) -> ReplaySummary:
     """Return the summary of a replay: predicted against measured.
 
+    Predicted and measured objective in microseconds, relative errors, and shares of time that GPUs are busy.
+
     `found`: what it took; at least one iteration. `stages`: what the job in stages did; None where there is none.
     """
-    planned_us = sum(b.end_us - b.start_us for job in plan.jobs for i in job.iterations for b in i.blocks)
-    blocks = [(planned, b.end_us - b.start_us) for planned, b in _pairs(plan, found)]
-    transfers = [(p.end_us - p.start_us, m.end_us - m.start_us) for p, m in _transfer_pairs(plan, found)]
+    blocks, transfers = list[Span](), list[Span]()  # planned and measured duration of each
+    for job, measured in zip(plan.jobs, found.jobs, strict=True):
+        for number, iteration in measured.numbered() if isinstance(job, JobPlan) else ():
+            planned = job.iterations[number % len(job.iterations)]
+            blocks += _durations(planned.blocks, iteration.blocks)
+            transfers += _durations(planned.transfers, iteration.transfers)
     if stages is not None:
-        blocks += [(planned, took) for _, planned, took in stages.durations()]
-        transfers += [(planned, took) for _, planned, took in stages.sent()]
-    passes = _by_pass(plan, found).values()
-    busy = median([sum(b.end_us - b.start_us for i in own for b in i.blocks) for own in passes] or [0])
-    return compared(plan, cycle_us(plan, found), blocks, transfers, (planned_us, busy))
+        blocks += [(planned_us, took) for _, planned_us, took in stages.durations()]
+        transfers += [(planned_us, took) for _, planned_us, took in stages.sent()]
+    errors = [took / planned_us - 1 for planned_us, took in blocks]
+    sizes = sorted(map(abs, errors))
+    moved = [abs(took - planned_us) for planned_us, took in transfers]
+    gpus = len({gpu for job in plan.jobs for gpu in job.gpus})
+    predicted = plan.period_us or max(job.end_us for job in plan.jobs)
+    busy = _busy_us(i for job in plan.jobs for i in job.iterations)
+    passes = [_busy_us(own) for own in _by_pass(plan, found).values()]
+    cycle = cycle_us(plan, found)
+    return ReplaySummary(
+        objective="makespan" if plan.period_us is None else "period",
+        predicted_us=predicted,
+        measured_us=cycle,
+        block_error=round(median(sizes), _DIGITS),
+        block_error_p90=round(quantiles(sizes, n=10, method="inclusive")[-1] if len(sizes) > 1 else sizes[0], _DIGITS),
+        block_bias=round(median(errors), _DIGITS),
+        transfer_error_us=round(median(moved)) if moved else None,
+        busy_predicted=round(busy / (gpus * predicted), _DIGITS),
+        busy_measured=None if cycle is None else round(median(passes or [0]) / (gpus * cycle), _DIGITS),
+    )
+
+
+def _durations(planned: Sequence[TimedOperation], measured: Sequence[TimedOperation]) -> Iterator[Span]:
+    """Yield planned and measured duration of operations."""
+    for at, took in zip(planned, measured, strict=True):
+        yield at.end_us - at.start_us, took.end_us - took.start_us
+
+
+def _busy_us(iterations: Iterable[TimedIteration]) -> int:
+    """Return the time of all blocks of some iterations."""
+    return sum(block.end_us - block.start_us for iteration in iterations for block in iteration.blocks)
 
 
 def cycle_us(plan: Plan, found: Timeline) -> int | None:
@@ -38,62 +69,6 @@ def cycle_us(plan: Plan, found: Timeline) -> int | None:
         return mean_distance(list(ends.values()), 1 + last // plan.period_us)
     begins = dict(zip(range(found.passes - len(found.origins_us), found.passes), found.origins_us, strict=True))
     return round(median(end - begins[turn] for turn, end in ends.items())) if ends else None
-
-
-def compared(
-    plan: Plan,
-    measured: int | None,
-    blocks: Iterable[tuple[int, int]],
-    transfers: Iterable[tuple[int, int]],
-    busy_us: tuple[int, float],
-) -> ReplaySummary:
-    """Compare a plan with what was measured.
-
-    Predicted and measured objective in microseconds, relative errors, and shares of time that GPUs are busy.
-
-    `measured`: its makespan or period in microseconds; None where the run was too short to tell. `blocks, transfers`:
-    planned and measured duration of each, at least one block.
-    """
-    cyclic = plan.period_us is not None
-    predicted = plan.period_us or max(job.end_us for job in plan.jobs)
-    errors = [found / planned - 1 for planned, found in blocks]
-    sizes = sorted(map(abs, errors))
-    moved = [abs(found - planned) for planned, found in transfers]
-    gpus = {gpu for job in plan.jobs for gpu in job.gpus}
-    objective: Literal["makespan", "period"] = "period" if cyclic else "makespan"
-    return ReplaySummary(
-        objective=objective,
-        predicted_us=predicted,
-        measured_us=measured,
-        block_error=round(median(sizes), _DIGITS),
-        block_error_p90=round(quantiles(sizes, n=10, method="inclusive")[-1] if len(sizes) > 1 else sizes[0], _DIGITS),
-        block_bias=round(median(errors), _DIGITS),
-        transfer_error_us=round(median(moved)) if moved else None,
-        busy_predicted=round(busy_us[0] / (len(gpus) * predicted), _DIGITS),
-        busy_measured=None if measured is None else round(busy_us[1] / (len(gpus) * measured), _DIGITS),
-    )
-
-
-def _pairs(plan: Plan, found: Timeline) -> Iterator[tuple[int, MeasuredBlock]]:
-    """Yield planned duration of each measured block, and the block."""
-    for job, measured in _data_parallel(plan, found):
-        for number, iteration in measured.numbered():
-            planned = job.iterations[number % len(job.iterations)]
-            for expected, block in zip(planned.blocks, iteration.blocks, strict=True):
-                yield expected.end_us - expected.start_us, block
-
-
-def _data_parallel(plan: Plan, found: Timeline) -> Iterator[tuple[JobPlan, MeasuredJob]]:
-    """Yield data-parallel jobs, as planned and as measured."""
-    for job, measured in zip(plan.jobs, found.jobs, strict=True):
-        if isinstance(job, JobPlan):
-            yield job, measured
-
-
-def _transfer_pairs(plan: Plan, found: Timeline) -> Iterator[tuple[Transfer, Transfer]]:
-    for job, measured in _data_parallel(plan, found):
-        for number, iteration in measured.numbered():
-            yield from zip(job.iterations[number % len(job.iterations)].transfers, iteration.transfers, strict=True)
 
 
 def repetitions(plan: Plan, found: Timeline) -> int:
