@@ -145,9 +145,8 @@ class Epochs(ByIterations):
 def epochs(source: Path | None, cluster: Cluster) -> Epochs:
     """Read the profiles of the folder `source` for the types of GPU of a cluster."""
     if source is None or not exists(source) or not source.is_dir():
-        raise missing_option(
-            "performance", f"performance 'epochs' needs the folder of the profiles, as in epochs:FOLDER, not {source}"
-        )
+        message = f"performance 'epochs' needs the folder of the profiles, as in epochs:FOLDER, not {source}"
+        raise missing_option("performance", message)
     types = dict.fromkeys(server.gpu_type for server in cluster.servers)
     tables = {name: read_applications(source, name) for name in types}
     return Epochs(cluster, {gpu: {m: ApplicationProfile(a) for m, a in table.items()} for gpu, table in tables.items()})

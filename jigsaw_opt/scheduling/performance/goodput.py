@@ -7,7 +7,7 @@ the batch size of their trace.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from jigsaw_opt.problem.cluster import Cluster
@@ -19,34 +19,21 @@ from jigsaw_opt.scheduling.performance.profiles import BatchSplit
 from jigsaw_opt.scheduling.performance.protocol import UNITS
 from jigsaw_opt.scheduling.performance.throughput import Measured, ThroughputModel, fit
 
-_RESTART_US = {
-    "cifar10": 50_000_000,
-    "ncf": 15_000_000,
-    "imagenet": 250_000_000,
-    "yolov3": 80_000_000,
-    "bert": 120_000_000,
-    "deepspeech2": 25_000_000,
-}
-"""Time of a checkpoint and restart, measured by Sia's authors."""
+_SLOWDOWN = {"cifar10": 1.8, "ncf": 1.5, "imagenet": 1.2, "yolov3": 1.2, "bert": 1.2, "deepspeech2": 1.2}
+"""How much longer jobs took on the authors' machines than their profiles say; from Sia's simulator."""
+_RESTART_S = {"cifar10": 50, "ncf": 15, "imagenet": 250, "yolov3": 80, "bert": 120, "deepspeech2": 25}
+"""Seconds of a checkpoint and restart, measured by Sia's authors."""
 
 
 class Goodput(Epochs):
     """Progress in iterations of the smallest batch, at the batch size that is best for the placement and the epoch."""
 
     name = "goodput"
-    slowdowns: Mapping[str, float] = {
-        "cifar10": 1.8,
-        "ncf": 1.5,
-        "imagenet": 1.2,
-        "yolov3": 1.2,
-        "bert": 1.2,
-        "deepspeech2": 1.2,
-    }
-    """How much longer jobs took on the authors' machines than their profiles say; from Sia's simulator."""
+    slowdowns = _SLOWDOWN
 
     def restart_us(self, job: TraceJob) -> int | None:
         """Return the time of a restart as measured by Sia's authors; None for other models."""
-        return _RESTART_US.get(job.model)
+        return _RESTART_S[job.model] * 1_000_000 if job.model in _RESTART_S else None
 
     def measured(self, job: TraceJob, share: Share, done: int) -> tuple[str, Measured]:
         """Return the type of GPU of a job's share, and what the job measures there in its present epoch."""
@@ -101,9 +88,8 @@ class Goodput(Epochs):
             return 0.0
         placement = self._packed(job, gpu_type)
         batch = self._fixed(job, gpu_type, placement)
-        return 1 / (
-            self.profiles[gpu_type][job.model].iteration_s(placement, batch)[0] * self.slowdowns.get(job.model, 1.0)
-        )
+        seconds, _ = self.profiles[gpu_type][job.model].iteration_s(placement, batch)
+        return 1 / (seconds * self.slowdowns.get(job.model, 1.0))
 
     def iterations_left(self, job: TraceJob, done: int) -> float:
         """Return iterations at the batch size of the trace until the job ends."""

@@ -101,7 +101,6 @@ def stages(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTime
         message = "performance 'stages' takes its figures from the trace, not from a source of its own"
         raise unsupported("performance", message)
     if not stages:
-        raise missing_option(
-            "performance", "performance 'stages' needs a trace that gives the stages of its models, as Muri's do"
-        )
+        message = "performance 'stages' needs a trace that gives the stages of its models, as Muri's do"
+        raise missing_option("performance", message)
     return Stages(stages, cluster, speeds_of(speeds, cluster))

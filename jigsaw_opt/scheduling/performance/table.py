@@ -93,9 +93,8 @@ class Table(ByIterations):
 def table(source: Path | None, cluster: Cluster) -> Table:
     """Read throughputs from a file."""
     if source is None or not exists(source):
-        raise missing_option(
-            "performance", f"performance 'table' needs a file of throughputs, as in table:FILE, not {source}"
-        )
+        message = f"performance 'table' needs a file of throughputs, as in table:FILE, not {source}"
+        raise missing_option("performance", message)
     found = read_throughputs(read_text(source), str(source))
     for server in cluster.servers:
         if server.gpu_type not in found:

@@ -189,7 +189,6 @@ class Failing:
             report.add(place, "is not one row a running job", code="contradiction")
         for k, ((saved, gpu_us), one) in enumerate(zip(rows, running.values(), strict=False)):
             if saved > one.done or gpu_us > one.active.gpu_us:
-                report.add(
-                    (place, k), f"job {one.active.job.name!r} has saved more than it has done", code="contradiction"
-                )
+                told = f"job {one.active.job.name!r} has saved more than it has done"
+                report.add((place, k), told, code="contradiction")
             one.saved, one.saved_gpu_us = saved, gpu_us

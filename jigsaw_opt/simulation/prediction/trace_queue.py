@@ -39,9 +39,8 @@ def time_in(workload: Workload, text: str | None) -> int:
     """
     jobs = (*workload.jobs, *workload.unfinished)
     if text is None:
-        return max(
-            time_us for job in jobs for time_us in (job.submit_us, job.start_us, job.end_us) if time_us is not None
-        )
+        times = (time_us for job in jobs for time_us in (job.submit_us, job.start_us, job.end_us))
+        return max(time_us for time_us in times if time_us is not None)
     found = moment_us(text)
     if found is None:
         try:
@@ -77,12 +76,10 @@ def queue_at(setting: Setting, at_us: int, arrive: bool = True) -> TraceQueue:
     present = sorted((job for job in present if job.gpus <= most(job)), key=lambda job: job.submit_us)
     runs = {k: at_us - job.start_us for k, job in enumerate(present) if _runs(job, at_us) and job.start_us is not None}
     shares = _shares(setting, {k: present[k] for k in runs})
-    jobs = {
-        k: JobState(
-            k, replace(job, start_us=None, end_us=None), 1, run_us=runs.get(k, 0), share=shares.get(k), starts=k in runs
-        )
-        for k, job in enumerate(present)
-    }
+    jobs = dict[int, JobState]()
+    for k, job in enumerate(present):
+        unknown = replace(job, start_us=None, end_us=None)
+        jobs[k] = JobState(k, unknown, 1, run_us=runs.get(k, 0), share=shares.get(k), starts=k in runs)
     past = PastJobs(tuple(sorted(ended, key=_end_us)), arrive)
     names = named([job.name for job in wide])
     remarks = (f"{counted(len(wide), 'job')} left aside, as the cluster {_FEW}: {names}",) if wide else ()
@@ -108,11 +105,8 @@ def waiting_job(workload: Workload, queue: ClusterQueue, name: str) -> int:
             when = "has ended by that time" if _end_us(job) <= queue.now_us else f"is left aside: the cluster {_FEW}"
             when = "is submitted only later" if job.submit_us > queue.now_us else when
             raise UsageError(f"job {name!r} {when}", code="contradiction", path="job")
-    raise UsageError(
-        f"no job {name!r} waits; {nearest(name, waiting)}" if waiting else "no job waits at that time",
-        code="unknown-name",
-        path="job",
-    )
+    message = f"no job {name!r} waits; {nearest(name, waiting)}" if waiting else "no job waits at that time"
+    raise UsageError(message, code="unknown-name", path="job")
 
 
 def _end_us(job: TraceJob) -> int:
@@ -131,20 +125,16 @@ def _require_record(workload: Workload, at_us: int) -> None:
     lacking = [job.name for job in workload.jobs if job.start_us is None or job.end_us is None]
     later = any(job.submit_us > at_us for job in workload.jobs)
     if lacking and (later or not workload.unfinished):
-        raise UsageError(
-            f"the workload does not say when {counted(len(lacking), 'job')} started and ended, {lacking[0]!r} for one,"
-            " so it does not tell who waited then",
-            code="missing-field",
-        )
+        message = f"the workload does not say when {counted(len(lacking), 'job')} started and ended, {lacking[0]!r}"
+        raise UsageError(f"{message} for one, so it does not tell who waited then", code="missing-field")
 
 
 def _shares(setting: Setting, jobs: Mapping[int, TraceJob]) -> dict[int, Share]:
     """Place jobs that run: those first that name nodes of the cluster, then those of a type of GPU, then the widest."""
     held, free = sum(job.gpus for job in jobs.values()), FreeGpus(setting)
     if held > setting.gpu_count:
-        raise UsageError(
-            f"{counted(held, 'GPU')} were held then, and the cluster has {setting.gpu_count}", code="does-not-fit"
-        )
+        message = f"{counted(held, 'GPU')} were held then, and the cluster has {setting.gpu_count}"
+        raise UsageError(message, code="does-not-fit")
     found: dict[int, Share] = {}
     number = {server.name: k for k, server in enumerate(setting.cluster.servers)}
     for index, job in jobs.items():

@@ -70,10 +70,8 @@ def job_times(folder: Path, job: str | None = None) -> list[JobTime]:
 def _table(folder: Path) -> JobTable:
     path = folder / "jobs.csv"
     if not exists(path):
-        hint = "that of `jigsaw simulate` without --sweep does"
-        raise InvalidInputError(
-            [Problem(str(folder), f"holds no simulation: it has no {path.name}", hint, code="unreadable")]
-        )
+        told, hint = f"holds no simulation: it has no {path.name}", "that of `jigsaw simulate` without --sweep does"
+        raise InvalidInputError([Problem(str(folder), told, hint, code="unreadable")])
     return JobTable(read_text(path), str(path), _REQUIRED, strict=True)
 
 

@@ -79,14 +79,6 @@ class SimulationSummary:
     availability: float
 
 
-def _longest_wait(setting: Setting, outcome: SimulationOutcome) -> tuple[int, int]:
-    """Return for how long a job held no GPUs, up to its end or that of the simulation, at most, and its GPUs."""
-    held, jobs = outcome.held_us(), setting.workload.jobs
-    free = (record for record in outcome.jobs if jobs[record.index].held_by is None)
-    ends = ((outcome.end_us if record.finish_us is None else record.finish_us, record.index) for record in free)
-    return max(((us - jobs[k].submit_us - held[k], jobs[k].gpus) for us, k in ends), default=(0, 0))
-
-
 def summarise(setting: Setting, outcome: SimulationOutcome) -> SimulationSummary:
     """Return the measures of a simulation that was closed.
 
@@ -98,7 +90,10 @@ def summarise(setting: Setting, outcome: SimulationOutcome) -> SimulationSummary
     weights = [jobs[record.index].weight for record in ended]
     free = [record for record in outcome.jobs if jobs[record.index].held_by is None]
     waits = [(r.start_us - jobs[r.index].submit_us) / _HOUR_US for r in free if r.start_us is not None]
-    longest_us, gpus = _longest_wait(setting, outcome)
+    held = outcome.held_us()
+    ends = ((outcome.end_us if record.finish_us is None else record.finish_us, record.index) for record in free)
+    idle = [(end_us - jobs[k].submit_us - held[k], jobs[k].gpus) for end_us, k in ends]
+    longest_us, gpus = max(idle, default=(None, None))
     ratios = [fairness(setting, record) for record in ended]
     span_us = max(1, outcome.end_us - jobs[0].submit_us)
     capacity_us = setting.gpu_count * span_us
@@ -116,8 +111,8 @@ def summarise(setting: Setting, outcome: SimulationOutcome) -> SimulationSummary
         mean_waiting_h=_mean(waits),
         median_waiting_h=median(waits),
         p99_waiting_h=quantile(waits, 0.99),
-        longest_waiting_h=longest_us / _HOUR_US if free else None,
-        longest_waiting_gpus=gpus if free else None,
+        longest_waiting_h=None if longest_us is None else longest_us / _HOUR_US,
+        longest_waiting_gpus=gpus,
         makespan_h=span_us / _HOUR_US,
         gpu_hours=held_us / _HOUR_US,
         mean_gpu_hours=held_us / _HOUR_US / max(1, len(outcome.jobs)),
@@ -155,12 +150,10 @@ def _by_kind(setting: Setting, outcome: SimulationOutcome) -> dict[str, Any]:
 
 def _by_failures(setting: Setting, outcome: SimulationOutcome, capacity_us: int, held_us: int) -> dict[str, Any]:
     """Return where the GPU time went: useful, lost, idle and down add up to that of the cluster."""
-    losses = outcome.losses.values()
-    first_us = setting.workload.jobs[0].submit_us
-    down_us = down_gpu_us(setting.failures, setting.cluster, first_us, outcome.end_us)
-    lost_us = sum(loss.gpu_us for loss in losses)
+    down_us = down_gpu_us(setting.failures, setting.cluster, setting.workload.jobs[0].submit_us, outcome.end_us)
+    lost_us = sum(loss.gpu_us for loss in outcome.losses.values())
     return {
-        "failure_stops": sum(loss.stops for loss in losses),
+        "failure_stops": sum(loss.stops for loss in outcome.losses.values()),
         "lost_gpu_hours": lost_us / _HOUR_US,
         "down_gpu_hours": down_us / _HOUR_US,
         "idle_gpu_hours": (capacity_us - held_us - down_us) / _HOUR_US,
