@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 import pytest
 
 from jigsaw_opt.cli import COMMANDS
+from jigsaw_opt.cli.common.arguments import Arguments, add_arguments
 from jigsaw_opt.cli.common.parser import commands_of, parser_of
 from jigsaw_opt.cli.plans.solve import _print
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
@@ -56,3 +58,34 @@ def test_advice_without_a_plan_never_names_what_was_just_done(
     assert ("--work-limit" in told) == (stopped_by is StoppedBy.TIME) and "--seed" in told
     assert ("auto" in told) == (method != "auto") and "greedy" not in told
     assert "no job moves" in told and "prove that" not in told
+
+
+def test_arguments_are_rows_written_as_in_a_line_of_usage() -> None:
+    parser = argparse.ArgumentParser()
+    rows: Arguments = {
+        "plan PLAN": "a plan",
+        "[others] NAME ...": "names",
+        "-n, --seed N = 3": "seed",
+        "--form short|long = long": "form (default: long, as before)",
+        "--least NAME=RATE *": "rates",
+        "--policy NAME ... !": "policies",
+        "one of:": {"--dry": "say it", "--wet": "do it"},
+        "limits:": {"--time-limit SECONDS": {"help": "seconds", "dest": "limit_s"}},
+    }
+    add_arguments(parser, rows)
+    assert vars(parser.parse_args(["p.json", "a", "b", "--policy", "x", "--policy", "y", "z", "--least", "a=1"])) == {
+        "plan": Path("p.json"),
+        "others": ["a", "b"],
+        "seed": 3,
+        "form": "long",
+        "least": ["a=1"],
+        "policy": ["x", "y", "z"],
+        "dry": False,
+        "wet": False,
+        "limit_s": None,
+    }
+    told = " ".join(parser.format_help().split())
+    assert all(text in told for text in ("seed (default: 3)", "form (default: long, as before)", "limits:"))
+    for wrong in ("p.json", "p.json --policy x --dry --wet", "p.json --policy x --form tall", "p.json --policy x -n a"):
+        with pytest.raises(SystemExit):
+            parser.parse_args(wrong.split())
