@@ -136,10 +136,10 @@ class _ProcessHandle:
         """Note what it says, or that it has ended without a word."""
         try:
             heard = pickle.loads(self.pipe.recv_bytes())
-            if isinstance(heard, _Logged):
-                _LOGGER.log(heard.level, "%s", heard.message)
-            else:
+            if isinstance(heard, _Said):
                 self.said = heard
+            else:  # the level and the message of what it logs while it works
+                _LOGGER.log(heard[0], "%s", heard[1])
         except (EOFError, OSError, pickle.UnpicklingError):  # at the end of the pipe, or in the midst of a message
             self.process.join(_GRACE_S)
             self.kill()  # it may have closed the pipe and go on
@@ -162,14 +162,6 @@ class _Said:
     error: BaseException | None = None
 
 
-@dataclass(frozen=True)
-class _Logged:
-    """What a process logs while it works."""
-
-    level: int
-    message: str
-
-
 class _Forwarded(logging.Handler):
     """Tells the parent what is logged."""
 
@@ -178,7 +170,7 @@ class _Forwarded(logging.Handler):
         self._telling = telling
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._telling.log(_Logged(record.levelno, record.getMessage()))
+        self._telling.log(record.levelno, record.getMessage())
 
 
 class _RankProcesses(AbstractContextManager["_RankProcesses"]):
@@ -283,11 +275,11 @@ class _Telling(AbstractContextManager["_Telling"]):
     def done(self, result: object) -> None:
         self._tell(_Said(result=result))
 
-    def log(self, logged: _Logged) -> None:
+    def log(self, level: int, message: str) -> None:
         """Tell what is logged, as long as nothing has been told of the end."""
         with self._turn:
             if not self._told:
-                self._pipe.send_bytes(pickle.dumps(logged))
+                self._pipe.send_bytes(pickle.dumps((level, message)))
 
     def _tell(self, said: _Said) -> None:
         """Tell the first word that there is; what comes later is of no use."""

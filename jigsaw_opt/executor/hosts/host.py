@@ -22,6 +22,7 @@ from jigsaw_opt.executor.schedules.link_order import LinkOrder, Store
 from jigsaw_opt.executor.schedules.order import PassStep, ReplayOrder, RowStep
 from jigsaw_opt.executor.schedules.records import BlockRecord, StepRecord, TransferRecord
 from jigsaw_opt.executor.schedules.request import ReplayRequest, StagedRun
+from jigsaw_opt.executor.torch_settings import TorchSettings
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 
 Records = tuple[list[BlockRecord], list[TransferRecord], list[StepRecord]]
@@ -85,12 +86,13 @@ class Host(ABC):
     """What a process has of a job; all of its processes make theirs together.
 
     `number, exchange`: which worker of the job is here, and the job's exchange; None of a job in stages. `job, name`:
-    number and name of the job in the instance. `worker`: what trains; set by each kind. `saved`: after how many
-    iterations it was last saved. `blocks, transfers, steps`: what was measured, one behind the other. `notes`:
-    what is to be told.
+    number and name of the job in the instance. `worker`: what trains; set by each kind. `settings`: those of torch that
+    hold for its code. `saved`: after how many iterations it was last saved. `blocks, transfers, steps`: what was
+    measured, one behind the other. `notes`: what is to be told.
     """
 
     worker: HostWorker
+    settings: TorchSettings
 
     def __init__(self, setting: HostSetting, job: int, number: int, exchange: GradientExchange | None) -> None:
         self.job, self.name, self.device = job, setting.request.instance.jobs[job].name, setting.device

@@ -231,7 +231,6 @@ class _RankProcess:
             progress,
             self.rank,
             hosted,
-            self._residents.settings,
             windows,
             links,
             self._own_clock,

@@ -25,15 +25,13 @@ class Residents:
     """The workers and stages of this process that are in memory, by number of their job in the instance.
 
     `setting`: the process in which they are. `levels`: for each job, the levels of all workers that occur in an
-    iteration, in a fixed order. `here, settings`: what is here, and the settings of torch that each has. `digests`: for
-    each job and worker, the digest of its parameters when it was asked for last. `memory`: the most bytes that were
-    taken. `notes`: what is to be told of stages.
+    iteration, in a fixed order. `here`: what is here. `digests`: for each job and worker, the digest of its parameters
+    when it was asked for last. `memory`: the most bytes that were taken. `notes`: what is to be told of stages.
     """
 
     def __init__(self, setting: HostSetting, levels: Sequence[list[tuple[int, ...]]]) -> None:
         self._setting, self._levels = setting, levels
         self.here: dict[int, Host] = {}
-        self.settings: dict[int, TorchSettings] = {}
         self.digests: dict[tuple[int, int], str] = {}
         self.memory, self.notes = 0, list[str]()
 
@@ -44,9 +42,10 @@ class Residents:
 
         `job, number, exchange`: the job, which worker of it is here, and its exchange; None of stages.
         """
-        self.settings[job] = TorchSettings()
-        with self.settings[job].in_force():
+        settings = TorchSettings()
+        with settings.in_force():
             self.here[job] = hosted = build_host(self._setting, job, number, exchange)
+            hosted.settings = settings
             restore(hosted)
             state = hosted.worker.state()
             hosted.prepare(self._setting.request.warm_up, self._levels[job])
@@ -66,7 +65,7 @@ class Residents:
         """Find the digests of the parameters of jobs that are here."""
         for job in jobs:
             hosted = self.here[job]
-            with self.settings[job].in_force():
+            with hosted.settings.in_force():
                 self.digests[job, hosted.worker.number] = hosted.parameters_sha256()
 
     def leave(self, jobs: Iterable[int]) -> None:

@@ -17,7 +17,6 @@ from jigsaw_opt.executor.schedules.link_order import LinkOrder, Windows
 from jigsaw_opt.executor.schedules.order import PassStep, ReplayExtent, ReplayOrder, RowStep, TransferKey
 from jigsaw_opt.executor.schedules.presence import Seam
 from jigsaw_opt.executor.schedules.records import Part
-from jigsaw_opt.executor.torch_settings import TorchSettings
 
 _LOGGER = logging.getLogger(__name__)
 _LOGGED_EVERY_S = 1.0
@@ -27,20 +26,18 @@ _LOGGED_EVERY_S = 1.0
 class Run:
     """A plan that is carried out.
 
-    `order, progress`: what all processes do, and how far. `rank, replicas, settings`: this process; its workers and
-    stages by job of the plan, which `change` changes, and the settings of torch by job of the instance. `seams,
-    change`: where in a pass workers are let go and built, the first one being done; and what does it, given the jobs
-    that are to be here and whether those that leave come back. `time_triggered`: whether nothing starts before its
-    planned start. `exclusive`: whether a job has its GPUs for itself until all its transfers have ended. `checkpoint,
-    every`: where the workers are saved after so many iterations; None for not at all. `ended`: whether it has all been
-    done.
+    `order, progress`: what all processes do, and how far. `rank, replicas`: this process; its workers and stages by job
+    of the plan, which `change` changes. `seams, change`: where in a pass workers are let go and built, the first one
+    being done; and what does it, given the jobs that are to be here and whether those that leave come back.
+    `time_triggered`: whether nothing starts before its planned start. `exclusive`: whether a job has its GPUs for
+    itself until all its transfers have ended. `checkpoint, every`: where the workers are saved after so many
+    iterations; None for not at all. `ended`: whether it has all been done.
     """
 
     order: ReplayOrder
     progress: ReplayExtent
     rank: int
     replicas: Mapping[int, Host]
-    settings: Mapping[int, TorchSettings]
     windows: Windows
     link_order: LinkOrder
     clock: ReplayClock
@@ -166,7 +163,7 @@ class Run:
             self._wait()
         hosted.wait()
         self._save(hosted)
-        with self.settings[hosted.job].in_force():
+        with hosted.settings.in_force():
             hosted.run(step, self)
 
     def start(self, step: RowStep) -> int:
