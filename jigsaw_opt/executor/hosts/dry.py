@@ -85,15 +85,17 @@ class DryHost(Host):
         ranks = (self._schedule.actions_of(rank, step.iteration) for rank in range(self._schedule.processes))
         taking_part = Counter(planned[action] for actions in ranks for action in actions)
         own, begin = planned[step.action], clock.now()
+        come = begin
         for edge in self._before[own]:
             iteration = step.iteration - edge.lag
             if edge.before in taking_part:
                 clock.wait_until(self._ended(turn, iteration, edge.before))
             else:  # a message, for which nobody has a turn of its own
                 sent = (self._ended(turn, iteration - each.lag, each.before) for each in self._before[edge.before])
-                clock.wait_until(max(sent) + lengths[edge.before])
+                come = max(come, max(sent) + lengths[edge.before])
+        clock.wait_until(come)
         start, (actions, receipts) = clock.now(), self._open[step.iteration]
-        receipts.append((step.action, begin, start))
+        receipts.append((step.action, begin, come))
         clock.wait_until(start + lengths[own])
         actions.append((step.action, start, clock.now()))
         name = self._name(turn, step.iteration, own)
