@@ -9,7 +9,6 @@ import pytest
 
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import load_instance
-from jigsaw_opt.documents.readers.chakra.ranks import ChakraRank
 from jigsaw_opt.documents.readers.chakra.reading import read_chakra
 from jigsaw_opt.documents.readers.chakra.trace import (
     ALL_GATHER,
@@ -23,6 +22,7 @@ from jigsaw_opt.documents.readers.chakra.trace import (
     REDUCE_SCATTER,
     SEND,
     ChakraNode,
+    ChakraRank,
     decode_trace,
     encode_trace,
 )

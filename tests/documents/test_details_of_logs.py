@@ -9,8 +9,8 @@ import pytest
 
 from jigsaw_opt.documents.readers.kubernetes.kueue import KueueQueues, read_kueue
 from jigsaw_opt.documents.readers.outages import OutageLine, read_outages
-from jigsaw_opt.documents.readers.slurm.nodes import nodes_of
 from jigsaw_opt.documents.readers.slurm.priorities import read_qos, read_shares, read_slurm_conf
+from jigsaw_opt.documents.readers.slurm.records import nodes_of
 from jigsaw_opt.documents.readers.traces import read_trace
 from jigsaw_opt.documents.readers.workload_csv import columns_of
 from jigsaw_opt.problem.workload import TraceJob, Workload

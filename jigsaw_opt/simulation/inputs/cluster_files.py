@@ -18,7 +18,7 @@ from dataclasses import replace
 from jigsaw_opt.documents import exists
 from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.documents.readers.lines import Lines
-from jigsaw_opt.documents.readers.slurm.nodes import nodes_of
+from jigsaw_opt.documents.readers.slurm.records import nodes_of
 from jigsaw_opt.documents.recognising import expecting
 from jigsaw_opt.errors import InvalidInputError, UsageError, malformed
 from jigsaw_opt.instances.gpus import server

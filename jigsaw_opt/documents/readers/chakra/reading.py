@@ -2,7 +2,7 @@
 
 What a GPU computes is a block. The collectives of the ranks of a process group are one transfer, the first of its kind
 of each rank with the first of the others, and so on; a send and its receive are one transfer, too. What of a rank is
-kept, and what waits for what, is in `chakra_ranks`.
+kept, and what waits for what, is in `ChakraRank`.
 
 A transfer among slots is timed as a ring all-reduce (specification: transfer), so another collective has the bytes of
 an all-reduce that moves as much over each link. The input of `S` bytes of each of `p` ranks makes a ring move
@@ -18,8 +18,15 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
 from jigsaw_opt.documents.readers.chakra import trace as chakra
-from jigsaw_opt.documents.readers.chakra.ranks import ChakraRank
-from jigsaw_opt.documents.readers.chakra.trace import COLLECTIVE, COMPUTE, RECEIVE, SEND, ChakraNode, decode_trace
+from jigsaw_opt.documents.readers.chakra.trace import (
+    COLLECTIVE,
+    COMPUTE,
+    RECEIVE,
+    SEND,
+    ChakraNode,
+    ChakraRank,
+    decode_trace,
+)
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.task_graph import Edge, Slot, TaskGraph, TaskGraphBlock, TaskGraphTransfer

@@ -9,41 +9,32 @@ What belongs to no layer is told.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from heapq import nlargest
-from itertools import pairwise
-from math import inf
-from operator import itemgetter
 from statistics import median
 
-from jigsaw_opt.documents.readers.kineto.calls import (
-    calls_of_names,
-    numbered_layers,
-    tell_scatter,
-    tell_without_gradient,
-    without_weights,
-)
 from jigsaw_opt.documents.readers.kineto.events import Trace, TraceSpan, read_trace_events
 from jigsaw_opt.documents.readers.kineto.layers import (
-    OPTIMISER,
     STEP,
+    calls_of_names,
     crossed_layers,
     layer_spans,
     names_within,
-    node_around,
+    numbered_layers,
     spans_seen,
     unlayered,
+    without_weights,
 )
-from jigsaw_opt.documents.readers.kineto.steps import Owners, ProfiledStep
+from jigsaw_opt.documents.readers.kineto.steps import UNMARKED, Owners, ProfiledStep, steps_of
 from jigsaw_opt.documents.readers.profiles.layers import MOST_LINES, model_of
 from jigsaw_opt.problem import Model
 from jigsaw_opt.problem.measured.layers import MeasuredLayer
 from jigsaw_opt.problem.rules.report import Report, quoted
-from jigsaw_opt.text import Tell, say_nothing
+from jigsaw_opt.text import Tell, counted, say_nothing
 
 _MARK = "profile with schedule=torch.profiler.schedule(...), so that step() of the profiler marks the steps"
 _TRAIN = "profile training steps, each with its backward pass"
@@ -54,7 +45,6 @@ _MOST_SIZE = 2**40
 _MOST_TOLD = 5
 _LARGE_PERCENT = 80
 """Of the time: a layer that has so much of it is worth dividing."""
-_UNMARKED = "the trace"
 
 
 def read_kineto(
@@ -134,7 +124,7 @@ def read_kineto_layers(
     chosen, calls = numbered_layers(chosen, calls_of_names(trace, chosen))
     names = tuple(dict.fromkeys(chosen.values()))
     owners = Owners(trace, chosen, unlayered(trace, chosen) if layers else ())
-    steps, outside_us = _steps(trace, owners)
+    steps, outside_us = steps_of(trace, owners)
     whole = [step for step in steps if step.seen and step.passes]
     _check(whole, names, layers, trace, source, report)
     report.raise_if_any()
@@ -151,7 +141,7 @@ def read_kineto_layers(
     kept = _sizes("activations", first.activation_bytes, names, activation_bytes, source, report)
     report.raise_if_any()
     _tell_calls(calls, sizes, source, tell)
-    tell_without_gradient(first, [name for name in names if name not in (parameter_bytes or {})], source, tell)
+    _tell_without_gradient(first, [name for name in names if name not in (parameter_bytes or {})], source, tell)
     passes = [step.passes if of_a_pass else 1 for step in whole]
     _tell_passes(whole, of_a_pass, f"{source}: ", tell)
     _tell_rest(whole, len(steps), outside_us + trace.unknown_us, f"{source}: ", tell)
@@ -169,7 +159,7 @@ def read_kineto_layers(
         sent = first.output_bytes(name, following)
         found.append(MeasuredLayer(name, *times, sizes[name], kept[name], None, sent, (), ahead, back))
     found[0] = replace(found[0], input_bytes=first.input_bytes(names[0]))
-    tell_scatter(found, len(whole), f"{source}: ", tell)
+    _tell_scatter(found, len(whole), f"{source}: ", tell)
     if not layers:
         _tell_undivided(trace, chosen, found, f"{source}: ", tell)
     return tuple(found)
@@ -245,43 +235,6 @@ def _optimiser_us(steps: Sequence[ProfiledStep], source: str, tell: Tell) -> flo
     return sum(times) / len(times)
 
 
-def _steps(trace: Trace, owners: Owners) -> tuple[list[ProfiledStep], float]:
-    """Return the profiled steps, one without end where none is annotated, and microseconds of work outside them."""
-    marks = [span for span in trace.spans if span.is_annotation and STEP.fullmatch(span.name)]
-    windows = [(mark.start, mark.end, mark.name) for mark in marks] or _windows_by_optimiser(trace)
-    steps = [ProfiledStep(name, owners) for *_, name in windows]
-
-    def step_at(time: float) -> ProfiledStep | None:
-        k = bisect_right(windows, time, key=itemgetter(0)) - 1
-        return steps[k] if k >= 0 and time < windows[k][1] else None
-
-    for span in trace.spans:
-        if step := step_at(span.start):
-            step.see(span)
-    outside = 0.0
-    for span, duration in trace.work:
-        if step := step_at(span.start):
-            step.add(span, duration)
-        else:
-            outside += duration
-    return steps, outside
-
-
-def _windows_by_optimiser(trace: Trace) -> list[tuple[float, float, str]]:
-    """Return start, end and name of the steps of a trace that marks none: each ends with the optimisers' step."""
-    ends: list[float] = []
-    nodes_since = True
-    for span in trace.spans:
-        if span.is_node:
-            nodes_since = True
-        elif span.is_annotation and span.name.startswith(OPTIMISER) and node_around(span) is None:
-            ends[len(ends) - (not nodes_since) :] = [span.end]
-            nodes_since = False
-    return [(start, end, f"step {k}") for k, (start, end) in enumerate(pairwise([0.0, *ends]))] or [
-        (0.0, inf, _UNMARKED)
-    ]
-
-
 def _tell_rest(steps: Sequence[ProfiledStep], profiled: int, outside_us: float, source: str, tell: Tell) -> None:
     """Tell what is left out of all layers, and what is added up that may not be expected."""
     if profiled > len(steps):
@@ -336,7 +289,7 @@ def _check(
     if names and not steps and not report.problems:
         report.add(source, "no profiled step has a forward and a backward pass", code="empty")
     for step in steps if names else ():
-        if step.passes > 1 and step.name == _UNMARKED:
+        if step.passes > 1 and step.name == UNMARKED:
             report.add(source, f"{step.passes} backward passes, and no step is marked", _MARK, code="ambiguous")
         missing = [name for name in names if name not in step.seen]
         if missing:
@@ -368,3 +321,33 @@ def _sizes(
     for name in left:
         report.add(source, f"{what} of a layer {quoted(name)}, which there is not", code="unknown-name")
     return sizes
+
+
+def _tell_scatter(layers: Sequence[MeasuredLayer], steps: int, source: str, tell: Tell) -> None:
+    """Tell from where to where the times of all layers go over the steps, and which layer has the widest range.
+
+    `layers`: layers with the ranges of their times, or without them, where nothing is told.
+    """
+    pairs = [(one.forward_range_us, one.backward_range_us) for one in layers]
+    ranges = [(f[0] + b[0], f[1] + b[1]) for f, b in pairs if f is not None and b is not None]
+    if not ranges:
+        return
+    total, (low, high) = sum(one.time_us for one in layers), map(sum, zip(*ranges, strict=True))
+    widest, ends = max(zip(layers, ranges, strict=True), key=lambda one: one[1][1] - one[1][0])
+    tell(
+        f"{source}times are medians of {steps} steps: {total} us in all layers, {low} to {high} us where each takes "
+        f"its least or greatest time; layer {quoted(widest.name)} scatters most, {ends[0]} to {ends[1]} us"
+    )
+
+
+def _tell_without_gradient(step: ProfiledStep, names: Iterable[str], source: str, tell: Tell) -> None:
+    """Tell which layers have parameters that got no gradient, so that their bytes are not known.
+
+    `names`: names of the layers whose bytes nobody has stated.
+    """
+    for name in names:
+        if count := step.gradients_without_value(name):
+            tell(
+                f"{source}: {counted(count, 'parameter')} of layer {quoted(name)} got no gradient and counts 0 bytes: "
+                f"state all of the layer's with --parameter-bytes {shlex.quote(f'{name}=BYTES')}"
+            )

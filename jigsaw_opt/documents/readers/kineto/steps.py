@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
-from itertools import takewhile
-from math import prod
+from itertools import pairwise, takewhile
+from math import inf, prod
+from operator import itemgetter
 
 from jigsaw_opt.documents.readers.kineto.activation_bytes import BYTES, MadeNode, kept_bytes, tensors_of, weights_read
 from jigsaw_opt.documents.readers.kineto.events import NODE, OP, Trace, TraceSpan
@@ -15,6 +17,8 @@ from jigsaw_opt.problem.rules.report import Report
 _COMPILED = "CompiledFunction"
 """What `torch.compile` calls the forward pass of a function."""
 _SHAPES = "profile with record_shapes=True, or state parameters"
+UNMARKED = "the trace"
+"""Name of the only step of a trace that marks none."""
 _Part = tuple[str, int]
 """A layer, and the number of a backward pass within the step."""
 
@@ -323,3 +327,40 @@ def _gradient_bytes(span: TraceSpan) -> int | None:
     """Return the bytes of the gradient that an operation adds up; None where it has no shape or type."""
     found = next(iter(tensors_of(span)), None)
     return prod(found.shape) * BYTES[found.kind] if found and found.kind in BYTES else None
+
+
+def steps_of(trace: Trace, owners: Owners) -> tuple[list[ProfiledStep], float]:
+    """Return the profiled steps, one without end where none is annotated, and microseconds of work outside them."""
+    marks = [span for span in trace.spans if span.is_annotation and STEP.fullmatch(span.name)]
+    windows = [(mark.start, mark.end, mark.name) for mark in marks] or _windows_by_optimiser(trace)
+    steps = [ProfiledStep(name, owners) for *_, name in windows]
+
+    def step_at(time: float) -> ProfiledStep | None:
+        k = bisect_right(windows, time, key=itemgetter(0)) - 1
+        return steps[k] if k >= 0 and time < windows[k][1] else None
+
+    for span in trace.spans:
+        if step := step_at(span.start):
+            step.see(span)
+    outside = 0.0
+    for span, duration in trace.work:
+        if step := step_at(span.start):
+            step.add(span, duration)
+        else:
+            outside += duration
+    return steps, outside
+
+
+def _windows_by_optimiser(trace: Trace) -> list[tuple[float, float, str]]:
+    """Return start, end and name of the steps of a trace that marks none: each ends with the optimisers' step."""
+    ends: list[float] = []
+    nodes_since = True
+    for span in trace.spans:
+        if span.is_node:
+            nodes_since = True
+        elif span.is_annotation and span.name.startswith(OPTIMISER) and node_around(span) is None:
+            ends[len(ends) - (not nodes_since) :] = [span.end]
+            nodes_since = False
+    return [(start, end, f"step {k}") for k, (start, end) in enumerate(pairwise([0.0, *ends]))] or [
+        (0.0, inf, UNMARKED)
+    ]

@@ -13,7 +13,7 @@ from typing import Any
 
 from jigsaw_opt.documents.file_bytes import unpacked
 from jigsaw_opt.documents.parsing import parsed
-from jigsaw_opt.documents.readers.kubernetes.requests import counts_whole_gpus
+from jigsaw_opt.documents.readers.kubernetes.jobs import counts_whole_gpus
 from jigsaw_opt.documents.readers.tree import Tree
 from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.text import nearest

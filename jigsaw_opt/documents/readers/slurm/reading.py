@@ -18,8 +18,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from jigsaw_opt.documents.readers.slurm.records import LAST, is_job, records_of
-from jigsaw_opt.documents.readers.slurm.requests import requests_of, settle_requests, wait_in_turn
+from jigsaw_opt.documents.readers.slurm.records import (
+    LAST,
+    is_job,
+    records_of,
+    requests_of,
+    settle_requests,
+    wait_in_turn,
+)
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, from_first, headed
 from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Tally, Unfinished, wrong_record
 from jigsaw_opt.documents.readers.times import duration_us
