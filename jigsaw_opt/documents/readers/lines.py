@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codecs import BOM_UTF8
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from decimal import ROUND_HALF_UP, Decimal
 from itertools import count
 from typing import NoReturn
@@ -80,6 +80,17 @@ class Lines:
     def raise_if_any(self) -> None:
         """Raise InvalidInputError with all problems, if there are any."""
         self._report.raise_if_any()
+
+
+def within_themselves(above: Mapping[str, str]) -> Iterator[str]:
+    """Yield the names of which those above them go round in a circle."""
+    for name in above:
+        at, seen = name, set[str]()
+        while at in above and at not in seen:
+            seen.add(at)
+            at = above[at]
+        if at in seen:
+            yield name
 
 
 def whole(value: Decimal) -> int:

@@ -83,13 +83,8 @@ def _job_of_item(item: Tree, tally: Tally, zone: Zone) -> TraceJob | str:
     job = TraceJob.lasting(name, submit_us, max(gpus), max(0, sum(lasted_us)))
     start_us = min(_time_us(one.at("start_time"), zone) for one in ran)
     end_us = max(_time_us(one.at("end_time"), zone) for one in ran)
-    user, queue = (_stated(item.at(name)) for name in ("user", "vc"))
+    user, queue = (tree.text() if tree else None for tree in map(item.at, ("user", "vc")))
     return replace(job, start_us=start_us, end_us=end_us, user=user, queue=queue)
-
-
-def _stated(tree: Tree) -> str | None:
-    """Return a text that a job may lack."""
-    return tree.text() if tree and tree.value is not None else None
 
 
 def _list(tree: Tree) -> list[Any]:

@@ -184,7 +184,30 @@ class _Matching:
         return self._ranks[index].called(number)
 
     def _size(self, parts: list[tuple[int, int]], kind: int | None = None) -> int:
-        return _size(parts, self._ranks, self.problems, kind)
+        """Return the bytes of a transfer, which all of its ranks must state alike; of a collective as an all-reduce."""
+        if kind == chakra.BARRIER:
+            return 0
+        stated = {}
+        for index, number in parts:
+            node = self._ranks[index].kept[number]
+            value = node.attributes.get("comm_size", node.attributes.get("tensor_size"))
+            where = f"{self._ranks[index].source}: node {number}"
+            if type(value) is not int or not 0 <= value <= _MOST_SIZE:
+                told = "does not say its bytes, comm_size" if value is None else f"has no possible comm_size: {value!r}"
+                self.problems.append(Problem(where, told, code="missing-field" if value is None else "out-of-range"))
+                return 0
+            stated[where] = value
+        if len(set(stated.values())) > 1:
+            told = "ranks state different sizes of one transfer: " + ", ".join(f"{w} {b}" for w, b in stated.items())
+            self.problems.append(Problem(next(iter(stated)), told, code="mismatch"))
+        size = max(stated.values())
+        if kind is None or self.problems:
+            return size
+        moved = _all_reduce_bytes(kind, size, len(parts))
+        if moved > _MOST_SIZE:
+            told = f"moves as much as an all-reduce of {moved} bytes; at most {_MOST_SIZE} are possible"
+            self.problems.append(Problem(next(iter(stated)), told, code="out-of-range"))
+        return moved
 
     def _add(self, transfer: TaskGraphTransfer, parts: Iterable[tuple[int, int]]) -> None:
         self.transfers.append(transfer)
@@ -233,35 +256,6 @@ def _all_reduce_bytes(kind: int, size: int, ranks: int) -> int:
     if kind in (chakra.BROADCAST, chakra.REDUCE):
         return ceil_div(size * ranks, 2 * (ranks - 1))
     return 0 if kind == chakra.BARRIER else size
-
-
-def _size(
-    parts: list[tuple[int, int]], ranks: list[ChakraRank], problems: list[Problem], kind: int | None = None
-) -> int:
-    """Return the bytes of a transfer, which all of its ranks must state alike; of a collective as an all-reduce."""
-    if kind == chakra.BARRIER:
-        return 0
-    stated = {}
-    for index, number in parts:
-        node = ranks[index].kept[number]
-        value = node.attributes.get("comm_size", node.attributes.get("tensor_size"))
-        where = f"{ranks[index].source}: node {number}"
-        if type(value) is not int or not 0 <= value <= _MOST_SIZE:
-            told = "does not say its bytes, comm_size" if value is None else f"has no possible comm_size: {value!r}"
-            problems.append(Problem(where, told, code="missing-field" if value is None else "out-of-range"))
-            return 0
-        stated[where] = value
-    if len(set(stated.values())) > 1:
-        told = "ranks state different sizes of one transfer: " + ", ".join(f"{w} {b}" for w, b in stated.items())
-        problems.append(Problem(next(iter(stated)), told, code="mismatch"))
-    size = max(stated.values())
-    if kind is None or problems:
-        return size
-    moved = _all_reduce_bytes(kind, size, len(parts))
-    if moved > _MOST_SIZE:
-        told = f"moves as much as an all-reduce of {moved} bytes; at most {_MOST_SIZE} are possible"
-        problems.append(Problem(next(iter(stated)), told, code="out-of-range"))
-    return moved
 
 
 def _transfers_without_work(graph: TaskGraph) -> int:

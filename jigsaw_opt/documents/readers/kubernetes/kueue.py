@@ -14,6 +14,7 @@ from typing import Any
 from jigsaw_opt.documents.file_bytes import unpacked
 from jigsaw_opt.documents.parsing import parsed
 from jigsaw_opt.documents.readers.kubernetes.jobs import counts_whole_gpus
+from jigsaw_opt.documents.readers.lines import within_themselves
 from jigsaw_opt.documents.readers.tree import Tree
 from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.text import nearest
@@ -123,13 +124,8 @@ def _check(top: Tree, queues: Mapping[str, QuotaNode], cohorts: Mapping[str, Quo
             "kubectl get clusterqueues,cohorts,localqueues,resourceflavors -A -o json",
             code="empty",
         )
-    for name in cohorts:
-        at, seen = name, set[str]()
-        while at in cohorts and at not in seen:
-            seen.add(at)
-            at = cohorts[at].parent
-        if at in seen:
-            top.add(f"cohort {name!r} is part of itself", code="cycle")
+    for name in within_themselves({name: node.parent for name, node in cohorts.items()}):
+        top.add(f"cohort {name!r} is part of itself", code="cycle")
     for name, node in queues.items():
         if not node.quotas and not top.report.problems:
             top.add(f"ClusterQueue {name!r} has no quota of GPUs", code="empty")

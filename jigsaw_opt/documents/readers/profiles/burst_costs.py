@@ -16,34 +16,26 @@ from jigsaw_opt.problem.rules.structure import compiled
 
 _TIME = {"type": "number", "minimum": 0, "maximum": 2**53 - 1}
 _COUNT = {"type": "integer", "minimum": 1, "maximum": 2**53 - 1}
-_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "required": ["gpus", "layers"],
-    "properties": {
-        "model": {"type": "string"},
-        "gpus": _COUNT,
-        "global_batch": _COUNT,
-        "layers": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/layer"}},
-    },
-    "$defs": {
-        "layer": {
-            "type": "object",
-            "required": ["id", "name", "single_gpu_us", "configs"],
-            "properties": {
-                "id": {"type": "integer", "minimum": 0},
-                "name": {"type": "string"},
-                "single_gpu_us": _TIME,
-                "configs": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/config"}},
-                "xfer_us": {"type": "array", "items": {"type": "array", "items": _TIME}},
-            },
-        },
-        "config": {
-            "type": "object",
-            "required": ["gpus", "gpu_us", "fwd_us", "bwd_us", "sync_us"],
-            "properties": {"gpus": _COUNT} | dict.fromkeys(("gpu_us", "fwd_us", "bwd_us", "sync_us"), _TIME),
-        },
-    },
-}
+_LIST = {"type": "array"}
+
+
+def _object(required: str, **properties: Any) -> dict[str, Any]:
+    """Return the schema of an object, some of whose keys are required."""
+    return {"type": "object", "required": required.split(), "properties": properties}
+
+
+_TIMES = ("gpu_us", "fwd_us", "bwd_us", "sync_us")
+_CONFIG = _object("gpus gpu_us fwd_us bwd_us sync_us", gpus=_COUNT, **dict.fromkeys(_TIMES, _TIME))
+_LAYER = _object(
+    "id name single_gpu_us configs",
+    id=_COUNT | {"minimum": 0},
+    name={"type": "string"},
+    single_gpu_us=_TIME,
+    configs=_LIST | {"minItems": 1, "items": _CONFIG},
+    xfer_us=_LIST | {"items": _LIST | {"items": _TIME}},
+)
+_LAYERS = _LIST | {"minItems": 1, "items": _LAYER}
+_SCHEMA = _object("gpus layers", model={"type": "string"}, gpus=_COUNT, global_batch=_COUNT, layers=_LAYERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +102,12 @@ def read_burst_costs(data: bytes | str, *, source: str = "$") -> BurstCosts:
         BurstLayer(
             layer["name"],
             layer["single_gpu_us"],
-            tuple(_option(config) for config in layer["configs"]),
+            tuple(LayerOption(*(config[key] for key in ("gpus", *_TIMES))) for config in layer["configs"]),
             tuple(tuple(row) for row in layer.get("xfer_us", ())),
         )
         for layer in tree["layers"]
     )
     return BurstCosts(tree["gpus"], layers)
-
-
-def _option(config: dict[str, Any]) -> LayerOption:
-    return LayerOption(*(config[key] for key in ("gpus", "gpu_us", "fwd_us", "bwd_us", "sync_us")))
 
 
 def _check(tree: dict[str, Any], report: Report) -> None:

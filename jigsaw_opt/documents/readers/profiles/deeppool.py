@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from itertools import chain
+from itertools import chain, count
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 from jigsaw_opt.documents.readers.lines import Lines, whole
 from jigsaw_opt.documents.readers.profiles.layers import MOST_LINES, Group, model_of, one_layer
@@ -35,7 +35,9 @@ _LINE = re.compile(
 _FLOAT = 4
 """Bytes of a number."""
 _END_OF_RUN = re.compile(r"\s*SUM\b.*", re.IGNORECASE)
-Run = list[tuple[int, re.Match[str]]]
+Line = tuple[int, re.Match[str]]
+Run = list[Line]
+Layer = TypeVar("Layer")
 
 
 def sizes(kind: str, parameters: Mapping[str, Any], shape: Shape) -> Sizes:
@@ -219,8 +221,8 @@ def read_deeppool_layers(data: bytes | str, batch: int, *, source: str = "layers
         )
     if runs and chosen == runs[-1:] and (cut := _unended(lines)):
         lines.add(cut, f"the run of batch size {batch} has no line SUM, as others have: it is cut off", code="damaged")
-    layers = [_layer(index, number, match, lines) for index, (number, match) in enumerate(chain(*chosen))]
-    found = [layer for layer in layers if layer is not None]
+    place = count()
+    found = _layers(chain(*chosen), lines, lambda match: _layer(next(place), match))
     if not lines.problems and sum(layer.forward_us for layer in found) == 0:
         lines.add(None, f"the forward times of batch size {batch} add up to 0", code="out-of-range")
     lines.raise_if_any()
@@ -242,8 +244,7 @@ def read_deeppool_runs(data: bytes | str, *, source: str = "layers.prof") -> dic
         number, batch = run[0][0], int(run[0][1]["batch"])
         if batch in found:
             lines.add(number, f"batch size {batch} has a run before", code="duplicate-name")
-        layers = [_profiled(number, match, lines) for number, match in run]
-        found[batch] = tuple(layer for layer in layers if layer is not None)
+        found[batch] = tuple(_layers(run, lines, _profiled))
         first = next(iter(found.values()))
         if not lines.problems and [layer.key for layer in found[batch]] != [layer.key for layer in first]:
             lines.add(number, "this run has other layers than the first", code="mismatch")
@@ -253,15 +254,25 @@ def read_deeppool_runs(data: bytes | str, *, source: str = "layers.prof") -> dic
     return found
 
 
-def _profiled(number: int, match: re.Match[str], lines: Lines) -> ProfiledLayer | None:
-    shape = _shape(match)
-    try:
-        weights, _ = sizes(match["kind"], json.loads(match["parameters"]), shape)
-    except (ValueError, RecursionError) as error:
-        lines.add(number, f"layer {match['kind']}: {error}", code="malformed")
-        return None
+def _profiled(match: re.Match[str]) -> ProfiledLayer:
+    weights, _ = _sizes(match)
     times = float(Decimal(match["total"]) * 1000), int(match["forward"]), int(match["backward"])
-    return ProfiledLayer(match["kind"], match["parameters"], shape, weights, *times)
+    return ProfiledLayer(match["kind"], match["parameters"], _shape(match), weights, *times)
+
+
+def _layers(run: Iterable[Line], lines: Lines, read: Callable[[re.Match[str]], Layer]) -> list[Layer]:
+    """Return what is read of the lines of a run; those whose sizes cannot be worked out are noted."""
+    found = []
+    for number, match in run:
+        try:
+            found.append(read(match))
+        except (ValueError, RecursionError) as error:
+            lines.add(number, f"layer {match['kind']}: {error}", code="malformed")
+    return found
+
+
+def _sizes(match: re.Match[str]) -> Sizes:
+    return sizes(match["kind"], json.loads(match["parameters"]), _shape(match))
 
 
 def _shape(match: re.Match[str]) -> tuple[int, ...]:
@@ -296,7 +307,7 @@ def _branch(run: Run) -> tuple[int, str] | None:
     for number, match in run:
         shape, output = _shape(match), None
         with suppress(ValueError, RecursionError):  # told of the layer, where nothing branches
-            _, outputs = sizes(match["kind"], json.loads(match["parameters"]), shape)
+            _, outputs = _sizes(match)
             output = (shape, *outputs)[-1]
         if before and output and prod(before) != prod(shape):
             told = f"{match['kind']} reads {list(shape)} and the layer before puts out {list(before)}"
@@ -314,18 +325,11 @@ def _unended(lines: Lines) -> int | None:
     return last if ends and ends[-1] < last else None
 
 
-def _layer(index: int, number: int, match: re.Match[str], lines: Lines) -> MeasuredLayer | None:
-    shape = _shape(match)
-    try:
-        parameters: Any = json.loads(match["parameters"])
-        weights, outputs = sizes(match["kind"], parameters, shape)
-        kept = int(match["batch"]) * sum(map(prod, outputs))
-        forward, backward = whole(Decimal(match["forward"])), whole(Decimal(match["backward"]))
-        sizes_in_bytes = whole(Decimal(_FLOAT * weights)), whole(Decimal(_FLOAT * kept))
-        return MeasuredLayer(f"{match['kind']}{index}", forward, backward, *sizes_in_bytes)
-    except (ValueError, RecursionError) as error:
-        lines.add(number, f"layer {match['kind']}: {error}", code="malformed")
-        return None
+def _layer(index: int, match: re.Match[str]) -> MeasuredLayer:
+    weights, outputs = _sizes(match)
+    kept = int(match["batch"]) * sum(map(prod, outputs))
+    numbers = match["forward"], match["backward"], _FLOAT * weights, _FLOAT * kept
+    return MeasuredLayer(f"{match['kind']}{index}", *(whole(Decimal(number)) for number in numbers))
 
 
 def _groups(layers: list[MeasuredLayer]) -> list[Group]:

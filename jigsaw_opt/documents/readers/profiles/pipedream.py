@@ -9,6 +9,7 @@ stand the stage that a partitioner chose, ``-- stage_id=0`` or ``-- vlayer_id=0`
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from graphlib import CycleError, TopologicalSorter
@@ -43,6 +44,11 @@ class _ProfileGraph:
             for head, tails in self.before.items()
             if head not in names
         }
+
+    def edges_in(self, order: Sequence[str]) -> list[tuple[int, int]]:
+        """Return the edges by the places of their ends."""
+        place = {name: at for at, name in enumerate(order)}
+        return [(place[tail], place[head]) for head, tails in self.before.items() for tail in tails]
 
     def sinks(self) -> set[str]:
         return self.layers.keys() - {tail for tails in self.before.values() for tail in tails}
@@ -92,9 +98,7 @@ def read_layer_graph(data: bytes | str, *, source: str = "graph.txt") -> LayerGr
     behind those that it reads from.
     """
     graph, order = _read(data, source)
-    number = {name: at for at, name in enumerate(order)}
-    edges = [(number[tail], number[head]) for head, tails in graph.before.items() for tail in tails]
-    return LayerGraph(tuple(graph.layers[name] for name in order), tuple(sorted(edges)))
+    return LayerGraph(tuple(graph.layers[name] for name in order), tuple(sorted(graph.edges_in(order))))
 
 
 def _read(data: bytes | str, source: str) -> tuple[_ProfileGraph, list[str]]:
@@ -112,10 +116,8 @@ def _read(data: bytes | str, source: str) -> tuple[_ProfileGraph, list[str]]:
     order = _order(graph, lines)
     if sum(layer.forward_us for layer in graph.layers.values()) == 0:
         lines.add(None, "no node with a forward time, inputs aside", code="empty")
-    number = {name: at for at, name in enumerate(graph.layers)}
-    edges = [(number[tail], number[head]) for head, tails in graph.before.items() for tail in tails]
-    if len(parts := parts_of(len(number), edges)) > 1:
-        names = list(graph.layers)
+    names = list(graph.layers)
+    if len(parts := parts_of(len(names), graph.edges_in(names))) > 1:
         wrong = (
             f"the nodes are in {len(parts)} parts that no edge joins, as {names[parts[0][0]]} and {names[parts[1][0]]}"
         )

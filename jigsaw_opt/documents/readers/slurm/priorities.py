@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from jigsaw_opt.documents.readers.lines import Lines
+from jigsaw_opt.documents.readers.lines import Lines, within_themselves
 from jigsaw_opt.errors import InvalidInputError, Problem
 
 _ROOT = "root"
@@ -137,14 +137,9 @@ def read_shares(data: bytes | str, source: str = "assoc.txt") -> tuple[Associati
         found[account, user] = Association(account, user, row["parentname"].strip() or _ROOT, shares)
     if len(clusters) > 1:
         lines.add(None, f"has {len(clusters)} clusters", f"print one: {_SHARES} cluster=NAME", code="ambiguous")
-    accounts = {one.account: one.parent for one in found.values() if not one.user}
-    for account in accounts:
-        at, seen = account, set[str]()
-        while at in accounts and at != _ROOT and at not in seen:
-            seen.add(at)
-            at = accounts[at]
-        if at in seen:
-            lines.add(None, f"account {account!r} is part of itself", code="cycle")
+    accounts = {one.account: one.parent for one in found.values() if not one.user and one.account != _ROOT}
+    for account in within_themselves(accounts):
+        lines.add(None, f"account {account!r} is part of itself", code="cycle")
     lines.raise_if_any()
     return tuple(found.values())
 
