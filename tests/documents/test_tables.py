@@ -13,11 +13,11 @@ from jigsaw_opt.documents.csv_text import csv_text, restored
 from jigsaw_opt.documents.readers.gavel import GavelJobType, read_throughputs
 from jigsaw_opt.documents.readers.profiles.burst_costs import LayerOption, read_burst_costs
 from jigsaw_opt.documents.readers.traces import read_trace
-from jigsaw_opt.documents.readers.workload_csv import decode_workload, encode_workload
+from jigsaw_opt.documents.readers.workload_csv import decode_workload
 from jigsaw_opt.documents.recognising import likely_form
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
-from tests.documents.test_traces import problems
+from tests.documents.test_traces import encode_workload, problems
 from tests.documents.test_wrong_documents import changed
 from tests.refusals import carries, refuses
 

@@ -9,16 +9,34 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jigsaw_opt.documents.csv_text import csv_text
 from jigsaw_opt.documents.readers.profiles.pollux import read_applications
 from jigsaw_opt.documents.readers.traces import READERS, read_trace
-from jigsaw_opt.documents.readers.workload_csv import columns_of, decode_workload, encode_workload
+from jigsaw_opt.documents.readers.workload_csv import BETWEEN_NAMES, columns_of, decode_workload
+from jigsaw_opt.documents.readers.workload_csv import HEADER as CSV_HEADER
 from jigsaw_opt.documents.recognising import likely_form
 from jigsaw_opt.errors import InvalidInputError
-from jigsaw_opt.problem.workload import TraceJob, Workload
+from jigsaw_opt.problem.workload import STATED, TraceJob, Workload
 from tests.refusals import misuse, refused, refuses
 
 PHILLY = "timestamp,duration,num_gpus\n"
 HEADER = "name,submit_s,model,gpus,iterations\n"
+
+
+def encode_workload(workload: Workload) -> str:
+    """Return a workload as a table in our own format."""
+
+    def cell(job: TraceJob, name: str) -> object:
+        value: object = getattr(job, name)
+        if isinstance(value, tuple):
+            return BETWEEN_NAMES.join(value)
+        if value is None or (value == 0 and name not in ("submit_us", *STATED)):
+            return ""
+        return int(value) if isinstance(value, bool) else value
+
+    stated = (name for name in STATED if any(getattr(job, name) is not None for job in workload.jobs))
+    header = (*CSV_HEADER, *stated)
+    return csv_text(header, ([cell(job, name) for name in header] for job in workload.jobs))
 
 
 def refusal(name: str, text: str | bytes) -> InvalidInputError:

@@ -14,7 +14,6 @@ import pytest
 
 from jigsaw_opt import Cluster, InvalidInputError, Server, TraceJob, UsageError, Workload, simulate
 from jigsaw_opt.cli import main
-from jigsaw_opt.documents.readers.workload_csv import encode_workload
 from jigsaw_opt.errors import MissingEngineError
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem.network.contention import Degraded
@@ -26,6 +25,7 @@ from jigsaw_opt.scheduling.policies.las import LAS
 from jigsaw_opt.simulation.engine.outages import Failures, RandomEvents
 from jigsaw_opt.simulation.engine.recorded import most_gpus, simulation_of
 from jigsaw_opt.simulation.inputs.clusters import grid
+from tests.documents.test_traces import encode_workload
 from tests.refusals import carries, misuse, refuses
 from tests.simulation.asked import setting_of
 

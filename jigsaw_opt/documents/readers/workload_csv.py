@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from jigsaw_opt.documents.csv_text import csv_text, restored
+from jigsaw_opt.documents.csv_text import restored
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, from_first, headed
 from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Unfinished
 from jigsaw_opt.documents.readers.times import moment_us
@@ -30,7 +30,7 @@ _DATED = "submit"
 _RECORDED = {what: _in_units(what) for what in ("start", "end")}
 """Times that follow submissions: beside dates of submission they are dates as well, in columns without a unit."""
 _TIMES: Mapping[str, int] = {**_SUBMIT, **_DURATION, **_LIMIT, **_RECORDED["start"], **_RECORDED["end"]}
-_BETWEEN_NAMES = "|"
+BETWEEN_NAMES = "|"
 _OPTIONAL = ("min_gpus", "max_gpus", "weight", "batch_size", "foreground")
 _INDEX = ("", "Unnamed: 0")
 """What pandas calls the column with the numbers of rows, once written and once read and written again."""
@@ -38,8 +38,8 @@ _DATE = re.compile(r"[0-9]{4}-")
 _LONGEST_QUOTE = 40
 _ArrayLimits = dict[str, tuple[int | None, int]]
 """By array the limit that its first line states, and the number of that line."""
-_HEADER = ("name", "submit_us", "model", "gpus", "iterations", *_OPTIONAL)
-_OURS = tuple(dict.fromkeys((*_HEADER, _DATED, *_RECORDED, *STATED, *_TIMES)))
+HEADER = ("name", "submit_us", "model", "gpus", "iterations", *_OPTIONAL)
+_OURS = tuple(dict.fromkeys((*HEADER, _DATED, *_RECORDED, *STATED, *_TIMES)))
 
 
 def columns_of(text: str) -> dict[str, str]:
@@ -50,7 +50,7 @@ def columns_of(text: str) -> dict[str, str]:
         if not equals or not theirs or own in columns or theirs in columns.values():
             raise malformed("columns", f"columns are OURS=THEIRS between commas, each once, not {word!r}")
         if own not in _OURS:
-            known = nearest(own, tuple(dict.fromkeys((*_HEADER, _DATED, *_DURATION, *STATED))))
+            known = nearest(own, tuple(dict.fromkeys((*HEADER, _DATED, *_DURATION, *STATED))))
             raise UsageError(f"a workload has no column {own!r}; {known}", code="unknown-name", path="columns")
         _refuse_other_unit(own, theirs)
         columns[own] = theirs
@@ -142,8 +142,8 @@ def _lacks(table: JobTable, told: str, names: Iterable[str], usual: str, other: 
 
 def _refuse_unknown(table: JobTable, duration: str | None) -> None:
     """Refuse columns that are none of ours; a job that states its duration has no model and no iterations."""
-    known = _HEADER if duration is None else ("name", "submit_us", "duration_us", "gpus", *_OPTIONAL)
-    others = {*_OURS} - {*_HEADER, *_DURATION}
+    known = HEADER if duration is None else ("name", "submit_us", "duration_us", "gpus", *_OPTIONAL)
+    others = {*_OURS} - {*HEADER, *_DURATION}
     for name in table.columns:
         if name in _INDEX:
             table.leave_aside(name, "column without a name left aside")
@@ -160,22 +160,6 @@ def resembles(head: str) -> int:
     """Return how many of our columns the beginning of a text has; 0 where it is of another format."""
     submit = max(headed(head, ("gpus", name)) for name in (*_SUBMIT, _DATED))
     return submit and submit + max(headed(head, (name,)) for name in ("model", *_DURATION))
-
-
-def encode_workload(workload: Workload) -> str:
-    """Write a workload so that reading it gives the same jobs."""
-    stated = (name for name in STATED if any(getattr(job, name) is not None for job in workload.jobs))
-    header = (*_HEADER, *stated)
-    return csv_text(header, ([_cell(job, name) for name in header] for job in workload.jobs))
-
-
-def _cell(job: TraceJob, name: str) -> object:
-    value: object = getattr(job, name)
-    if value is None or (value == 0 and name != "submit_us" and name not in STATED):
-        return ""
-    if isinstance(value, tuple):
-        return _BETWEEN_NAMES.join(value)
-    return int(value) if isinstance(value, bool) else value
 
 
 def _number_us(row: Row, submit: str) -> int:
@@ -230,7 +214,7 @@ def _stated(row: Row, columns: Mapping[str, str], limits: _ArrayLimits) -> dict[
         elif name == "preemptible":
             found[name] = _truth(row, column)
         elif name in STATED_LISTS:
-            words = restored(row.stated(column) or "").split(_BETWEEN_NAMES)
+            words = restored(row.stated(column) or "").split(BETWEEN_NAMES)
             found[name] = tuple(word.strip() for word in words if word.strip()) or None
         elif not name.endswith("_us"):
             found[name] = text if (text := row.stated(column)) is None else restored(text)

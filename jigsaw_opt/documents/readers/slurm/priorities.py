@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -18,7 +17,6 @@ _ROOT = "root"
 _MOST = 2**32
 _MOST_OF = 65_533
 """The greatest priority of a partition."""
-_FIVE_DIGITS = re.compile("[0-9]{1,5}")
 _OF_PARTITIONS = frozenset({"priorityjobfactor", "prioritytier"})
 _NULL = "(null)"
 _QOS = "sacctmgr -P show qos format=Name,Priority"
