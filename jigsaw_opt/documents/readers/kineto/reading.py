@@ -117,6 +117,10 @@ def read_kineto_layers(
 
     `of_a_pass`: whether times are those of one pass, without the optimiser's step, in place of those of a whole step.
     """
+
+    def say(told: str) -> None:
+        tell(f"{source}: {told}")
+
     trace = read_trace_events(data, source, tell)
     report, chosen = Report(), layer_spans(trace, layers)
     _check_spans(trace, chosen, layers, source, report)
@@ -131,23 +135,18 @@ def read_kineto_layers(
     first = whole[0]
     sizes = _sizes("parameters", partial(first.gradient_bytes, report=report), names, parameter_bytes, source, report)
     if not first.has_shapes and (unknown := [name for name in names if name not in (activation_bytes or {})]):
-        shown = ", ".join(map(quoted, unknown[:_MOST_TOLD])) + (", ..." if len(unknown) > _MOST_TOLD else "")
-        report.add(
-            source,
-            f"no operation has shapes, so activations are unknown of {shown}",
-            _ACTIVATIONS,
-            code="missing-field",
-        )
+        wrong = f"no operation has shapes, so activations are unknown of {_first_of(unknown)}"
+        report.add(source, wrong, _ACTIVATIONS, code="missing-field")
     kept = _sizes("activations", first.activation_bytes, names, activation_bytes, source, report)
     report.raise_if_any()
-    _tell_calls(calls, sizes, source, tell)
-    _tell_without_gradient(first, [name for name in names if name not in (parameter_bytes or {})], source, tell)
+    _tell_calls(calls, sizes, say)
+    _tell_without_gradient(first, [name for name in names if name not in (parameter_bytes or {})], say)
     passes = [step.passes if of_a_pass else 1 for step in whole]
-    _tell_passes(whole, of_a_pass, f"{source}: ", tell)
-    _tell_rest(whole, len(steps), outside_us + trace.unknown_us, f"{source}: ", tell)
+    _tell_passes(whole, of_a_pass, say)
+    _tell_rest(whole, len(steps), outside_us + trace.unknown_us, say)
     if set(names) - set(activation_bytes or {}):
-        tell(f"{source}: bytes of activations are estimated from shapes; `jigsaw profile` measures them")
-    optimiser = 0 if of_a_pass else _optimiser_us(whole, f"{source}: ", tell)
+        say("bytes of activations are estimated from shapes; `jigsaw profile` measures them")
+    optimiser = 0 if of_a_pass else _optimiser_us(whole, say)
     total = sum(sizes.values()) + first.gradient_bytes("")
     found = []
     for name, following in zip(names, (*names[1:], ""), strict=True):
@@ -159,15 +158,13 @@ def read_kineto_layers(
         sent = first.output_bytes(name, following)
         found.append(MeasuredLayer(name, *times, sizes[name], kept[name], None, sent, (), ahead, back))
     found[0] = replace(found[0], input_bytes=first.input_bytes(names[0]))
-    _tell_scatter(found, len(whole), f"{source}: ", tell)
+    _tell_scatter(found, len(whole), say)
     if not layers:
-        _tell_undivided(trace, chosen, found, f"{source}: ", tell)
+        _tell_undivided(trace, chosen, found, say)
     return tuple(found)
 
 
-def _tell_undivided(
-    trace: Trace, chosen: Mapping[TraceSpan, str], layers: Sequence[MeasuredLayer], source: str, tell: Tell
-) -> None:
+def _tell_undivided(trace: Trace, chosen: Mapping[TraceSpan, str], layers: Sequence[MeasuredLayer], tell: Tell) -> None:
     """Tell how to divide a layer that alone has parameters, or has most of the time, and holds what could be layers."""
     total = sum(one.time_us for one in layers)
     sized = [one for one in layers if one.parameter_bytes]
@@ -177,11 +174,14 @@ def _tell_undivided(
         return
     within = names_within(trace, {span for span, name in chosen.items() if name == largest.name})
     if len(within) > 1:
-        seen = ", ".join(map(quoted, within[:_MOST_TOLD])) + (", ..." if len(within) > _MOST_TOLD else "")
         has = "alone has parameters" if len(sized) == 1 else f"has {share} % of the time"
         others = [quoted(one.name) for one in layers if one is not largest][:_MOST_TOLD]
         beside = f"; name {', '.join(others)} too" if others else ""
-        tell(f"{source}layer {quoted(largest.name)} {has}: --layers chooses from what it holds, {seen}{beside}")
+        tell(f"layer {quoted(largest.name)} {has}: --layers chooses from what it holds, {_first_of(within)}{beside}")
+
+
+def _first_of(names: Sequence[str]) -> str:
+    return ", ".join(map(quoted, names[:_MOST_TOLD])) + (", ..." if len(names) > _MOST_TOLD else "")
 
 
 def _check_spans(
@@ -197,53 +197,47 @@ def _check_spans(
     names = set(chosen.values())
     for name, others in numbered_layers(chosen, calls_of_names(trace, chosen))[1].items():
         for one in names.intersection(others):
-            report.add(
-                source,
-                f"{quoted(one)} may be a layer, and a call of {quoted(name)}",
-                "rename one of them",
-                code="ambiguous",
-            )
+            wrong = f"{quoted(one)} may be a layer, and a call of {quoted(name)}"
+            report.add(source, wrong, "rename one of them", code="ambiguous")
 
 
-def _tell_calls(calls: Mapping[str, Sequence[str]], sizes: Mapping[str, int], source: str, tell: Tell) -> None:
+def _tell_calls(calls: Mapping[str, Sequence[str]], sizes: Mapping[str, int], tell: Tell) -> None:
     """Tell which layers are calls of one name, and which of them may share their weights."""
     for name, each in calls.items():
-        tell(f"{source}: {quoted(name)} is called {len(each)} times in a pass: {quoted(each[0])} to {quoted(each[-1])}")
+        tell(f"{quoted(name)} is called {len(each)} times in a pass: {quoted(each[0])} to {quoted(each[-1])}")
     for one, other in without_weights(calls, sizes):
         tell(
-            f"{source}: {quoted(one)} adds up no gradients and {quoted(other)} does: if they share weights, "
+            f"{quoted(one)} adds up no gradients and {quoted(other)} does: if they share weights, "
             "both belong in one stage of a pipeline"
         )
 
 
-def _tell_passes(steps: Sequence[ProfiledStep], of_a_pass: bool, source: str, tell: Tell) -> None:
+def _tell_passes(steps: Sequence[ProfiledStep], of_a_pass: bool, tell: Tell) -> None:
     """Tell what becomes of several passes of a step and, where times are of one pass, of the optimiser's step."""
     if (passes := max(step.passes for step in steps)) > 1:
         told = "times are means over them" if of_a_pass else "their times are added up"
-        tell(f"{source}a step has {passes} backward passes: {told}")
+        tell(f"a step has {passes} backward passes: {told}")
     if of_a_pass and (left := round(median(step.optimiser_us for step in steps))):
-        tell(f"{source}{left} us of Optimizer.step in a step are left out, for a step may have many micro-batches")
+        tell(f"{left} us of Optimizer.step in a step are left out, for a step may have many micro-batches")
 
 
-def _optimiser_us(steps: Sequence[ProfiledStep], source: str, tell: Tell) -> float:
+def _optimiser_us(steps: Sequence[ProfiledStep], tell: Tell) -> float:
     """Return the optimiser's time of a step: the median, or the mean where only some of the steps have it."""
     times = [step.optimiser_us for step in steps]
     without = times.count(0)
     if not 0 < without < len(times):
         return median(times)
-    tell(f"{source}{without} of {len(times)} steps have no Optimizer.step: the mean of its time over all steps counts")
+    tell(f"{without} of {len(times)} steps have no Optimizer.step: the mean of its time over all steps counts")
     return sum(times) / len(times)
 
 
-def _tell_rest(steps: Sequence[ProfiledStep], profiled: int, outside_us: float, source: str, tell: Tell) -> None:
+def _tell_rest(steps: Sequence[ProfiledStep], profiled: int, outside_us: float, tell: Tell) -> None:
     """Tell what is left out of all layers, and what is added up that may not be expected."""
     if profiled > len(steps):
-        tell(
-            f"{source}{profiled - len(steps)} of {profiled} profiled steps have no forward and backward pass: left out"
-        )
+        tell(f"{profiled - len(steps)} of {profiled} profiled steps have no forward and backward pass: left out")
     if compiled := sorted(steps[0].compiled):
         tell(
-            f"{source}{', '.join(map(quoted, compiled[:_MOST_TOLD]))}"
+            f"{', '.join(map(quoted, compiled[:_MOST_TOLD]))}"
             f"{f' and {len(compiled) - _MOST_TOLD} others' if len(compiled) > _MOST_TOLD else ''} run compiled: "
             "activations count what the compiled function reads alone, so profile without torch.compile for their sizes"
         )
@@ -260,7 +254,7 @@ def _tell_rest(steps: Sequence[ProfiledStep], profiled: int, outside_us: float, 
     largest = [f"{name} {round(rest[name])}" for name in nlargest(_MOST_TOLD, rest, key=rest.__getitem__)]
     others = f", {len(rest) - _MOST_TOLD} others" if len(rest) > _MOST_TOLD else ""
     tell(
-        f"{source}{round(left)} of {round(total)} us of work in {len(steps)} steps ({100 * left / total:.1f} %) "
+        f"{round(left)} of {round(total)} us of work in {len(steps)} steps ({100 * left / total:.1f} %) "
         f"belong to no layer and are left out: {', '.join(largest)}{others}"
     )
 
@@ -291,15 +285,10 @@ def _check(
     for step in steps if names else ():
         if step.passes > 1 and step.name == UNMARKED:
             report.add(source, f"{step.passes} backward passes, and no step is marked", _MARK, code="ambiguous")
-        missing = [name for name in names if name not in step.seen]
-        if missing:
-            marked = STEP.fullmatch(step.name) is not None
-            report.add(
-                source,
-                f"{step.name} has no layer {', '.join(map(quoted, missing))}",
-                "" if marked else _MARK,
-                code="missing-field",
-            )
+        if missing := [name for name in names if name not in step.seen]:
+            hint = "" if STEP.fullmatch(step.name) else _MARK
+            wrong = f"{step.name} has no layer {', '.join(map(quoted, missing))}"
+            report.add(source, wrong, hint, code="missing-field")
 
 
 def _sizes(
@@ -323,7 +312,7 @@ def _sizes(
     return sizes
 
 
-def _tell_scatter(layers: Sequence[MeasuredLayer], steps: int, source: str, tell: Tell) -> None:
+def _tell_scatter(layers: Sequence[MeasuredLayer], steps: int, tell: Tell) -> None:
     """Tell from where to where the times of all layers go over the steps, and which layer has the widest range.
 
     `layers`: layers with the ranges of their times, or without them, where nothing is told.
@@ -335,12 +324,12 @@ def _tell_scatter(layers: Sequence[MeasuredLayer], steps: int, source: str, tell
     total, (low, high) = sum(one.time_us for one in layers), map(sum, zip(*ranges, strict=True))
     widest, ends = max(zip(layers, ranges, strict=True), key=lambda one: one[1][1] - one[1][0])
     tell(
-        f"{source}times are medians of {steps} steps: {total} us in all layers, {low} to {high} us where each takes "
+        f"times are medians of {steps} steps: {total} us in all layers, {low} to {high} us where each takes "
         f"its least or greatest time; layer {quoted(widest.name)} scatters most, {ends[0]} to {ends[1]} us"
     )
 
 
-def _tell_without_gradient(step: ProfiledStep, names: Iterable[str], source: str, tell: Tell) -> None:
+def _tell_without_gradient(step: ProfiledStep, names: Iterable[str], tell: Tell) -> None:
     """Tell which layers have parameters that got no gradient, so that their bytes are not known.
 
     `names`: names of the layers whose bytes nobody has stated.
@@ -348,6 +337,6 @@ def _tell_without_gradient(step: ProfiledStep, names: Iterable[str], source: str
     for name in names:
         if count := step.gradients_without_value(name):
             tell(
-                f"{source}: {counted(count, 'parameter')} of layer {quoted(name)} got no gradient and counts 0 bytes: "
+                f"{counted(count, 'parameter')} of layer {quoted(name)} got no gradient and counts 0 bytes: "
                 f"state all of the layer's with --parameter-bytes {shlex.quote(f'{name}=BYTES')}"
             )

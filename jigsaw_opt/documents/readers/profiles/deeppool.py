@@ -328,8 +328,10 @@ def _unended(lines: Lines) -> int | None:
 def _layer(index: int, match: re.Match[str]) -> MeasuredLayer:
     weights, outputs = _sizes(match)
     kept = int(match["batch"]) * sum(map(prod, outputs))
-    numbers = match["forward"], match["backward"], _FLOAT * weights, _FLOAT * kept
-    return MeasuredLayer(f"{match['kind']}{index}", *(whole(Decimal(number)) for number in numbers))
+    times = whole(Decimal(match["forward"])), whole(Decimal(match["backward"]))
+    return MeasuredLayer(
+        f"{match['kind']}{index}", *times, whole(Decimal(_FLOAT * weights)), whole(Decimal(_FLOAT * kept))
+    )
 
 
 def _groups(layers: list[MeasuredLayer]) -> list[Group]:
