@@ -145,16 +145,16 @@ class _PriorityRound:
 
     def _candidates(self, rank: int) -> list[JobState]:
         """Return the jobs that may be stopped for one of a class, in the order in which they are."""
-        own, found = self._own, list[JobState]()
+        own, exempt_us, found = self._own, self._seconds_us("exempt"), list[JobState]()
         for active in self._running.values():
             lower = own.rank(active.job) < rank and active.job.preemptible is not False
             if not lower or active.index in self._reserved:
                 continue
-            exempt_us = own.since[active.index] + self._seconds_us("exempt")
-            if active.index in own.warned or exempt_us <= self._observation.now_us:
+            free_us = own.since[active.index] + exempt_us
+            if active.index in own.warned or free_us <= self._observation.now_us:
                 found.append(active)
             else:
-                self._wakes.append(exempt_us)
+                self._wakes.append(free_us)
 
         def order(active: JobState) -> tuple[object, ...]:
             small = active.job.gpus if own.options["victims"] == "smallest" else 0

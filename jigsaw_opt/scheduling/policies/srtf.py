@@ -16,10 +16,13 @@ from jigsaw_opt.scheduling.policy import JobState, Observation
 @dataclass(slots=True)
 class _SrtfScheduler(RigidScheduler):
     policy = "srtf"
+    service: bool = field(init=False)
+    hysteresis: int = field(init=False)
     aging: Aging = field(init=False)
     alone_us: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.service, self.hysteresis = self.options["measure"] == "service", int(self.options["hysteresis"])
         self.aging = Aging(self.options["aging"])
 
     def decide(self, observation: Observation) -> Decision:
@@ -42,10 +45,10 @@ class _SrtfScheduler(RigidScheduler):
 
     def _remaining(self, active: JobState) -> tuple[float, int]:
         """Return the time that a job has left; one that does not run must have so much less to take GPUs."""
-        gpus, starts = active.job.gpus if self.options["measure"] == "service" else 1, int(self.options["hysteresis"])
+        gpus = active.job.gpus if self.service else 1
         left_us = gpus * self.alone_us[active.index] * (active.left / active.work)
-        if active.share is None and starts:
-            left_us += starts * gpus * self.setting.restart_of(active.job)
+        if active.share is None and self.hysteresis:
+            left_us += self.hysteresis * gpus * self.setting.restart_of(active.job)
         return left_us, active.index
 
 

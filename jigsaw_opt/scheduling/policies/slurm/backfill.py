@@ -109,6 +109,7 @@ class BackfillScheduler(RigidScheduler):
     """Whether reservations of conservative backfill stay from one decision to the next."""
     conservative: bool = field(init=False)
     recent: bool = field(init=False)
+    default_us: int | None = field(init=False)
     placement: str = field(init=False)
     runs: dict[int, _EstimatedRun] = field(default_factory=dict)
     lengths: dict[str, list[int]] = field(default_factory=dict)
@@ -116,7 +117,8 @@ class BackfillScheduler(RigidScheduler):
 
     def __post_init__(self) -> None:
         self.conservative, self.placement = self.options["kind"] == "conservative", self.options["placement"]
-        self.recent = self.options["estimates"] == "recent"
+        self.recent, limit = self.options["estimates"] == "recent", self.options["default_limit"]
+        self.default_us = None if limit == "none" else hours_us(limit)
         by_number = self.conservative and self.options["reserve"] == "gpus"
         if by_number and (self.placement == "consolidated" or len(self.setting.parts) > 1):
             raise unsupported(
@@ -159,9 +161,7 @@ class BackfillScheduler(RigidScheduler):
 
     def limit_us(self, job: TraceJob) -> int | None:
         """Return for how long a job may run; None where nothing says so."""
-        limit = self.options["default_limit"]
-        default_us = None if limit == "none" else hours_us(limit)
-        return default_us if job.time_limit_us is None else job.time_limit_us
+        return self.default_us if job.time_limit_us is None else job.time_limit_us
 
     def in_order(self, waiting: list[JobState], observation: Observation) -> list[JobState]:
         """Return the jobs that wait in the order in which they may start."""
