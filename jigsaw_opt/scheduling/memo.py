@@ -15,7 +15,9 @@ def memoised(method: Method) -> Method:
 
     @wraps(method)
     def known(own: object, *key: object) -> Any:
-        found = vars(own).setdefault(kept, {})
+        found = own.__dict__.get(kept)
+        if found is None:
+            found = own.__dict__[kept] = {}
         if key not in found:
             found[key] = method(own, *key)
         return found[key]
