@@ -39,7 +39,7 @@ def place(setting: ClusterSetting, wanted: Mapping[int, Configured], observation
     Where the GPUs left do not suit, the smallest jobs move away. With powers of two as numbers of GPUs every set of
     configurations within the capacity finds room; without, or in a cluster of several parts, a job may be left out.
     """
-    placing = _Placing(setting, wanted, observation)
+    placing = _PlacingByType(setting, wanted, observation)
     placing.place()
     types = dict.fromkeys(one.gpu_type for one in wanted.values())
     return tuple(
@@ -57,7 +57,7 @@ def has(setting: ClusterSetting, share: Share | None, wanted: Configured) -> boo
     return (setting.cluster.gpus.types[share.gpus[0]], len(share.gpus)) == (wanted.gpu_type, wanted.gpus)
 
 
-class _Placing:
+class _PlacingByType:
     """The GPUs that are up, and who is to hold them."""
 
     def __init__(self, setting: ClusterSetting, wanted: Mapping[int, Configured], observation: Observation) -> None:

@@ -20,7 +20,7 @@ from jigsaw_opt.scheduling.option_values import hours, hours_us
 from jigsaw_opt.scheduling.placement.placing import PLACEMENTS, FreeGpus
 from jigsaw_opt.scheduling.plain import TEXT, Plain, checked, fields, listed, rows, whole
 from jigsaw_opt.scheduling.policies import NamedPolicy, RigidScheduler
-from jigsaw_opt.scheduling.policies.slurm.server_reservations import ServerReservations, Timeline
+from jigsaw_opt.scheduling.policies.slurm.server_reservations import ServerReservations, StepFunction
 from jigsaw_opt.scheduling.policy import NEVER_STOPS, JobState, Observation
 
 _HOUR_US = 3_600_000_000
@@ -50,7 +50,7 @@ class _EstimatedRun(NamedTuple):
         return self.start_us + estimate_us
 
 
-class _FreeGpusOverTime(Timeline[int]):
+class _FreeGpusOverTime(StepFunction[int]):
     """Numbers of GPUs that are free."""
 
     def add(self, gpus: int, start_us: int, end_us: int | None = None) -> None:

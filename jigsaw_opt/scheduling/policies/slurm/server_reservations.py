@@ -23,7 +23,7 @@ from jigsaw_opt.scheduling.policy import ClusterSetting
 Value = TypeVar("Value")
 
 
-class Timeline(Generic[Value]):
+class StepFunction(Generic[Value]):
     """Values over time: `values[k]` from `times[k]` to `times[k + 1]`, the last for ever."""
 
     def __init__(self, now_us: int, value: Value) -> None:
@@ -38,7 +38,7 @@ class Timeline(Generic[Value]):
         return k
 
 
-class ServerReservations(Timeline[tuple[FreeGpus, int]]):
+class ServerReservations(StepFunction[tuple[FreeGpus, int]]):
     """The GPUs that running jobs leave free from now on, and the servers that are reserved, as a bit set.
 
     `ends`: when jobs that run are expected to end, after now, and their GPUs.
