@@ -20,12 +20,11 @@ from jigsaw_opt.problem.measured.replay import (
     ReplaySummary,
 )
 from jigsaw_opt.problem.measured.times import (
-    MeasuredIteration,
     MeasuredJob,
     MeasuredStep,
     Timeline,
 )
-from jigsaw_opt.problem.plan import Iteration, JobPlan, Phase, Plan, TaskGraphIteration, TaskGraphJobPlan
+from jigsaw_opt.problem.plan import JobPlan, Phase, Plan, TaskGraphIteration, TaskGraphJobPlan
 from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.rules.schemas import Kind
 from jigsaw_opt.problem.rules.structure import structure
@@ -101,26 +100,13 @@ def _check_job(
         report.add((place, "iterations"), f"{left}; {passes} passes over {count} are needed", code="wrong-count")
     for number, found in enumerate(measured.iterations):
         planned, where = job.iterations[(first + number) % count], ((place, "iterations"), number)
-        if isinstance(planned, TaskGraphIteration) or isinstance(found, MeasuredStep):
-            _check_step(planned, found, where, report)
-            continue
-        if [block.level for block in found.blocks] != [block.level for block in planned.blocks]:
-            report.add((where, "blocks"), f"need the {len(planned.blocks)} levels of the plan", code="wrong-count")
-        if [transfer.bucket for transfer in found.transfers] != [transfer.bucket for transfer in planned.transfers]:
-            report.add(
-                (where, "transfers"), f"need the {len(planned.transfers)} buckets of the plan", code="wrong-count"
-            )
-
-
-def _check_step(
-    planned: Iteration | TaskGraphIteration, found: MeasuredIteration | MeasuredStep, where: Place, report: Report
-) -> None:
-    """Check that there are as many operations as the task graph has."""
-    alike = isinstance(planned, TaskGraphIteration) and isinstance(found, MeasuredStep)
-    for name in ("blocks", "transfers"):
-        count = len(getattr(planned, name))
-        if not alike or len(getattr(found, name)) != count:
-            report.add((where, name), f"need the {count} {name} of the plan", code="wrong-count")
+        # Operations of a task graph have neither level nor bucket: so many of them are needed.
+        kinds = {isinstance(planned, TaskGraphIteration), isinstance(found, MeasuredStep)}
+        for name, key in (("blocks", "level"), ("transfers", "bucket")):
+            own, wanted = ([getattr(one, key, None) for one in getattr(each, name)] for each in (found, planned))
+            if own != wanted or len(kinds) > 1:
+                what = name if True in kinds else f"{key}s"
+                report.add((where, name), f"need the {len(wanted)} {what} of the plan", code="wrong-count")
 
 
 def encode_replay(replay: Replay) -> bytes:

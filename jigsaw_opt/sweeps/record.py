@@ -106,7 +106,7 @@ def _rows(path: Path, data: bytes, is_row: IsRow) -> dict[str, dict[str, Any]]:
 
 def _row(line: bytes, is_row: IsRow) -> dict[str, Any] | None:
     try:
-        row: dict[str, Any] = parsed(line, "$", _any)
+        row: dict[str, Any] = parsed(line, "$", lambda _tree, _report: None)
     except InvalidInputError:
         return None
     return row if isinstance(row.get("key"), str) and is_row(row) else None
@@ -120,10 +120,6 @@ def is_number(value: object) -> bool:
 def _may_be_cut(rest: bytes) -> bool:
     """Return whether what follows the last line is the beginning of a row, and no file of another kind."""
     return rest[: len(_START)] == _START[: len(rest)]
-
-
-def _any(_tree: object, _report: Report) -> None:
-    """Take any object."""
 
 
 def _sync_folder(folder: Path) -> None:

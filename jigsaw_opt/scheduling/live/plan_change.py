@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from jigsaw_opt.problem.depth import Depth
 from jigsaw_opt.scheduling.allocation import MOST_SLOWDOWN
-from jigsaw_opt.scheduling.plain import DEPTH, Kept, NumberLimits, Shape, fields, listed, number, optional
+from jigsaw_opt.scheduling.plain import DEPTH, TEXT, Kept, NumberLimits, Shape, fields, listed, number, optional
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,8 @@ class JobAssignment(Kept):
     @staticmethod
     def shape(limits: NumberLimits) -> Shape:
         """Return the schema of what `plain` gives."""
-        text: Shape = {"type": "string"}
         slowdown = optional(number(1, MOST_SLOWDOWN))
-        return fields(job=text, gpus=listed(text, 1), depth=DEPTH, partners=listed(text), slowdown=slowdown)
+        return fields(job=TEXT, gpus=listed(TEXT, 1), depth=DEPTH, partners=listed(TEXT), slowdown=slowdown)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,16 +21,15 @@ from jigsaw_opt.documents.file_bytes import read_file, require_alone
 from jigsaw_opt.documents.parsing import collection_paused, parse
 from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, UsageError
 from jigsaw_opt.problem.rules.report import Report
-from jigsaw_opt.scheduling.plain import ANYTHING, Plain, checked, fields, require_newest, whole
+from jigsaw_opt.scheduling.plain import ANYTHING, TEXT, Plain, checked, fields, require_newest, whole
 from jigsaw_opt.simulation.engine.recorded import simulation_of
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.engine.simulation import Simulation
 from jigsaw_opt.simulation.results.result import SimulationResult, jobs_csv, result_of, rounds_csv, summary_json
 
 _FORMAT = "jigsaw-snapshot/5"
-_TEXT = {"type": "string"}
 _SHAPE = fields(
-    format={"const": _FORMAT}, inputs=_TEXT, state_sha256=_TEXT, time_us=whole(), ended=whole(), state=ANYTHING
+    format={"const": _FORMAT}, inputs=TEXT, state_sha256=TEXT, time_us=whole(), ended=whole(), state=ANYTHING
 )
 
 
