@@ -7,8 +7,7 @@ from fractions import Fraction
 
 from jigsaw_opt.checking.jobs import CheckedJob
 from jigsaw_opt.checking.violation import Violation
-from jigsaw_opt.problem.depth import DepthPlugin, FreeDepth, FullDepth
-from jigsaw_opt.system.plugins import blamed
+from jigsaw_opt.problem.depth import DepthPlugin, FreeDepth, FullDepth, naming
 
 
 def depth(job: CheckedJob) -> Iterator[Violation]:
@@ -82,7 +81,7 @@ def _multiset(job: CheckedJob, levels: tuple[int, ...], path: str) -> Iterator[V
 
 
 def _plugin(job: CheckedJob, rule: DepthPlugin, table: list[tuple[int, ...]]) -> Iterator[Violation]:
-    with blamed("depth rule", rule.rule, type(rule)):
+    with naming(rule):
         broken = rule.broken(table, job.terms.depth)
     if broken is not None:
         yield Violation("levels", job.path, f"depth rule {rule.rule!r}: {broken}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -17,7 +18,7 @@ from typing import Any, ClassVar, Self
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.costs import ceil_fraction, staircase
 from jigsaw_opt.problem.rules.keyed import Keyed
-from jigsaw_opt.system.plugins import load, registered
+from jigsaw_opt.system.plugins import blamed, load, registered
 
 GROUP = "jigsaw_opt.depth_rules"
 
@@ -184,6 +185,11 @@ class DepthPlugin(Depth):
         deepest
             Number of levels of the model.
         """
+
+
+def naming(rule: Depth) -> AbstractContextManager[None]:
+    """Let an exception of the block, which asks a depth rule of one's own, name the rule."""
+    return blamed("depth rule", rule.rule, type(rule))
 
 
 CHOICES = ("full", "staircase", "rotation", "free")

@@ -22,13 +22,12 @@ from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel, Cluster, Routes
 from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph, compile_task_graph
 from jigsaw_opt.problem.costs import most_bytes, transfer_us
-from jigsaw_opt.problem.depth import DepthPlugin, LevelRule
+from jigsaw_opt.problem.depth import DepthPlugin, LevelRule, naming
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.network.best_channel import BestChannel
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.system.plugins import blamed
 
 MOST_OPERATIONS = 20_000_000
 """Blocks and transfers that a plan is written for."""
@@ -294,7 +293,7 @@ class _ModelCompiler:
 
 
 def _rule(job: Job, deepest: int) -> LevelRule:
-    with blamed("depth rule", job.depth.rule, type(job.depth)):
+    with naming(job.depth):
         rule = job.depth.limits(job.workers, deepest, job.iterations)
     if isinstance(job.depth, DepthPlugin) and not rule.fits(job.workers, deepest):
         asked = f"{job.workers} workers and {deepest} levels: {rule}"
