@@ -68,7 +68,7 @@ FLOORS = {
     ),
     "executor": (
         *("randomness", "devices", "level_schedule", "torch_settings", "catalogue", "processes"),
-        *("models", "exchange", "partial", "user_code", "worker"),
+        *("models", "exchange", "partial", "user_code", "worker", "own_worker"),
         *("schedules", "pipeline", "hosts", "replay", "run_plan", "following"),
         "profiling",
     ),

@@ -1,10 +1,13 @@
-"""One worker of a job: its replica, its optimiser, its data, and the two things that it does, blocks and transfers."""
+"""One worker of a job: its model, its optimiser, its data, and the two things that it does, blocks and transfers."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
@@ -18,9 +21,10 @@ from jigsaw_opt.executor.exchange.buckets import GradientBuckets, Ready
 from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
 from jigsaw_opt.executor.exchange.transfer_stream import transfer_stream
 from jigsaw_opt.executor.models.building import Replica
-from jigsaw_opt.executor.models.leveled_model import saved_by_segment
+from jigsaw_opt.executor.models.leveled_model import LeveledModel, saved_by_segment
 from jigsaw_opt.executor.models.zoo.network import moved
-from jigsaw_opt.executor.user_code.training import OwnRecipe, OwnReplica
+from jigsaw_opt.executor.user_code.batch_source import BatchSource
+from jigsaw_opt.executor.user_code.likeness import ANYTHING
 
 OPTIMISERS: Mapping[str, type[torch.optim.Optimizer]] = MappingProxyType(
     {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
@@ -31,7 +35,7 @@ _HOW = frozenset({"fused", "foreach", "capturable"})
 
 @dataclass(frozen=True)
 class TrainingRecipe:
-    """The recipe by which a job trains.
+    """The recipe by which a job of the zoo trains.
 
     Parameters
     ----------
@@ -51,75 +55,99 @@ class TrainingRecipe:
         """Return a new optimiser of the model's parameters."""
         return OPTIMISERS[self.optimiser](model.parameters(), **self.options)
 
-    def step(self, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
-        """Take a step of the optimiser.
 
-        Parameters
-        ----------
-        model
-            The model with its gradients.
-        optimiser
-            Its optimiser.
-        """
-        optimiser.step()
+class Trainer:
+    """What one process trains of a job, and what a checkpoint holds of it.
 
-    def kept_state(self, model: nn.Module, optimiser: torch.optim.Optimizer) -> Mapping[Any, Any]:
-        """Return what the optimiser keeps of each parameter after a step, found without memory or arithmetic.
+    `number`: which of the job's workers or processes it is, from 0. `model, optimiser`: on the device. `source,
+    schedule`: where its batches come from, and what goes on after each step; None where there is none to be kept.
+    `iteration`: iterations run so far.
+    """
 
-        Options that only choose how a step is computed change nothing of it and need real devices.
+    def __init__(
+        self,
+        number: int,
+        model: Any,
+        optimiser: torch.optim.Optimizer,
+        device: torch.device,
+        source: BatchSource | None = None,
+        schedule: Any = None,
+    ) -> None:
+        self.number, self.model, self.optimiser, self.device = number, model, optimiser, device
+        self.source, self.schedule, self.iteration = source, schedule, 0
 
-        Parameters
-        ----------
-        model
-            The model with its gradients, whose tensors are imitated without memory.
-        optimiser
-            Not read; a new one is made by the recipe.
-        """
-        options: dict[str, Any] = {key: False if key in _HOW else value for key, value in self.options.items()}
-        ghosts = []
-        for own in model.parameters():
-            ghosts.append(torch.empty_like(own, device="meta", requires_grad=own.requires_grad))
-            ghosts[-1].grad = None if own.grad is None else torch.empty_like(ghosts[-1])
-        imagined = OPTIMISERS[self.optimiser](ghosts, **options)
-        imagined.step()
-        return dict(imagined.state_dict()["state"])
-
-    def likeness(self, model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Any]:
-        """Return what a state is like after a step, but for the values of the tensors.
-
-        Parameters
-        ----------
-        model
-            The model.
-        optimiser
-            Its optimiser.
-        """
-        return {"optimiser": {**optimiser.state_dict(), "state": self.kept_state(model, optimiser)}}
+    def update(self) -> None:
+        """Take a step of the optimiser, and one of the schedule."""
+        self.optimiser.step()
+        if self.schedule is not None:
+            self.schedule.step()
 
     def state(self) -> dict[str, Any]:
-        """Return what goes on beside the optimiser: nothing."""
+        """Return all that training depends on, copied to the CPU: parameters, buffers, optimiser, iterations run.
+
+        Of code of the user's own also its schedule, random generators and the position in its data.
+        """
+        whole = {
+            "iteration": self.iteration,
+            "model": self.model.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            **({} if self.schedule is None else {"schedule": deepcopy(self.schedule.state_dict())}),
+            **({} if self.source is None else {"loader": self.source.state()}),
+            **self.own_state(),
+        }
+        copies: dict[tuple[object, ...], Tensor] = {}
+        return {name: copied(part, copies) for name, part in whole.items()}
+
+    def own_state(self) -> dict[str, Any]:
+        """Return what the state of this kind has beside that of all."""
         return {}
 
+    def trained_state(self, iteration: int) -> dict[str, Any]:
+        """Return what `state` gives after so many iterations, at least one, but for the values of the tensors."""
+        return {
+            "iteration": iteration,
+            "model": dict(self.model.state_dict()),
+            "optimiser": self.trained_optimiser(),
+            **({} if self.schedule is None else {"schedule": ANYTHING}),
+            **({} if self.source is None else {"loader": self.source.likeness()}),
+            **self.own_state(),
+        }
+
+    def trained_optimiser(self) -> dict[str, Any]:
+        """Return what the state of the optimiser is like after a step; of one of the user's own only its keys."""
+        return dict.fromkeys(self.optimiser.state_dict(), ANYTHING)
+
     def load(self, state: Mapping[str, Any]) -> None:
-        """Return to a state."""
+        """Return to a `state`, of this trainer or of one like it; `trained_state` tells what that looks like."""
+        self.model.load_state_dict(state["model"])
+        self.optimiser.load_state_dict(deepcopy(state["optimiser"]))
+        if self.schedule is not None:
+            self.schedule.load_state_dict(deepcopy(state["schedule"]))
+        if self.source is not None:
+            self.source.load(state["loader"])
+        self.iteration = state["iteration"]
+
+    def held_bytes(self) -> int:
+        """Return the bytes that stay on the device between iterations: weights, gradients and the optimiser's state.
+
+        Frozen weights and buffers count, the optimiser's counters of steps do not.
+        """
+        state = [t for own in self.kept_state().values() for t in own.values() if isinstance(t, Tensor) and t.dim()]
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        return sum(t.nbytes for t in (*self.model.parameters(), *self.model.buffers(), *gradients, *state))
+
+    def kept_state(self) -> Mapping[Any, Any]:
+        """Return what the optimiser keeps of each parameter now."""
+        return dict(self.optimiser.state_dict()["state"])
 
 
-class Worker:
+class Worker(Trainer, ABC):
     """A worker with everything that stays on its device between blocks; a process may host many, of different jobs.
-
-    Parameters
-    ----------
-    number
-        Number of the worker in its job, from 0; decides its data.
-    replica
-        Its own copy of the model, which it moves to `device`, and its data.
-    recipe
-        How it trains.
-    device
-        Where it lives.
 
     Attributes
     ----------
+    number : int
+        Number of the worker in its job, from 0; decides its data.
     buckets : GradientBuckets
         Its gradients; transfers read and write ``buckets.of(b)``.
     iteration : int
@@ -127,14 +155,25 @@ class Worker:
     """
 
     def __init__(
-        self, number: int, replica: Replica | OwnReplica, recipe: TrainingRecipe | OwnRecipe, device: torch.device
+        self,
+        number: int,
+        model: LeveledModel,
+        optimiser: torch.optim.Optimizer,
+        device: torch.device,
+        source: BatchSource | None = None,
+        schedule: Any = None,
     ) -> None:
-        self.number, self.replica, self.recipe, self.device = number, replica, recipe, device
-        self.model: Any = replica.model.to(device)  # in segments or not, as the replica's is
-        self.buckets = GradientBuckets(self.model)
-        self.optimiser = recipe.optimiser_of(self.model)
-        self.iteration, self._step_due = 0, False
+        super().__init__(number, model, optimiser, device, source, schedule)
+        self.buckets, self._step_due = GradientBuckets(model), False
         self._lane = transfer_stream(device)
+
+    @abstractmethod
+    def batch(self) -> Any:
+        """Return the batch of the next block, on the device; what is drawn from now on depends on the same numbers."""
+
+    def draws(self) -> AbstractContextManager[None]:
+        """Stand around a block, whose draws begin anew with its batch, so that nothing needs to be kept."""
+        return nullcontext()
 
     def block(self, level: int, ready: Ready) -> Tensor:
         """Run the next iteration's block: the step with gradients exchanged before, forward, backward to `level`.
@@ -152,7 +191,7 @@ class Worker:
         Tensor
             The loss of this worker's batch, a scalar on its device.
         """
-        with self.replica.draws():
+        with self.draws():
             batch = self.batch()
             self.step()
             self.buckets.begin(level, partial(self._announce, ready))
@@ -162,17 +201,13 @@ class Worker:
         self._step_due = True
         return loss
 
-    def batch(self) -> Any:
-        """Return the batch of the next block, on the device; what is drawn from now on depends on the same numbers."""
-        return moved(self.replica.batch(self.recipe.seed, self.number, self.iteration), self.device)
-
     def step(self) -> None:
         """Take the optimiser's step with the gradients in the buckets, if that of the last iteration is still due.
 
         It is part of the next block (specification: block); only after the last one need it be called for itself.
         """
         if self._step_due:
-            self.recipe.step(self.model, self.optimiser)
+            self.update()
             self._step_due = False
 
     def transfer(self, bucket: int, levels: Sequence[int], exchange: GradientExchange) -> None:
@@ -192,58 +227,67 @@ class Worker:
                 exchange.run(bucket, levels, gradients)
 
     def state(self) -> dict[str, Any]:
-        """Return all that training depends on, copied to the CPU: parameters, buffers, optimiser, iterations run.
-
-        Of a training of the user's own also its schedule, random generators and the position in its data.
-
-        A step that is still due is taken first, which changes nothing of what follows.
-        """
+        """Return all that training depends on; a step that is still due is taken, which changes nothing of the rest."""
         self.step()
-        whole = {
-            "iteration": self.iteration,
-            "model": self.model.state_dict(),
-            "optimiser": self.optimiser.state_dict(),
-            **self.recipe.state(),
-            **self.replica.state(),
-        }
-        copies: dict[tuple[object, ...], Tensor] = {}
-        return {name: copied(part, copies) for name, part in whole.items()}
-
-    def held_bytes(self) -> int:
-        """Return the bytes that stay on the device between blocks: weights, gradients and the optimiser's state.
-
-        The state is that after a step. Frozen weights and buffers count, the optimiser's counters of steps do not.
-        """
-        states = self.recipe.kept_state(self.model, self.optimiser).values()
-        state = [t for own in states for t in own.values() if isinstance(t, Tensor) and t.dim()]
-        return sum(t.nbytes for t in (*self.model.parameters(), *self.model.buffers(), *self.buckets.buffers, *state))
-
-    def trained_state(self, iteration: int) -> dict[str, Any]:
-        """Return what `state` gives after so many iterations, at least one, but for the values of the tensors."""
-        return {
-            "iteration": iteration,
-            "model": dict(self.model.state_dict()),
-            **self.recipe.likeness(self.model, self.optimiser),
-            **self.replica.likeness(),
-        }
+        return super().state()
 
     def block_bytes(self, level: int) -> int:
         """Return the bytes that a block to `level` saves for its backward pass; takes a batch."""
-        with self.replica.draws():
+        with self.draws():
             batch = self.batch()
             return sum(saved_by_segment(lambda _: self.model.partial_loss(batch, level), self.model.parameters(), 1))
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Return to a `state`, of this worker or of one like it; `trained_state` tells what that looks like."""
-        self.model.load_state_dict(state["model"])
-        self.optimiser.load_state_dict(state["optimiser"])
-        self.recipe.load(state)
-        self.replica.load(state)
-        self.iteration, self._step_due = state["iteration"], False
+        """Return to a `state`; no step is due then."""
+        super().load(state)
+        self._step_due = False
 
     def _announce(self, ready: Ready, bucket: int) -> None:
         self._lane.mark(bucket)
         ready(bucket)
+
+
+class ZooWorker(Worker):
+    """A worker whose network is in units, of the zoo or of the user's own, and whose batches are numbered.
+
+    Parameters
+    ----------
+    number
+        Number of the worker in its job, from 0; decides its data.
+    replica
+        Its own copy of the model, which it moves to `device`, and its data.
+    recipe
+        How it trains.
+    device
+        Where it lives.
+    """
+
+    def __init__(self, number: int, replica: Replica, recipe: TrainingRecipe, device: torch.device) -> None:
+        model = replica.model.to(device)
+        super().__init__(number, model, recipe.optimiser_of(model), device)
+        self.replica, self.recipe = replica, recipe
+
+    def batch(self) -> Any:
+        """Return the batch of seed, worker and iteration; all generators of the process begin anew by these."""
+        return moved(self.replica.batch(self.recipe.seed, self.number, self.iteration), self.device)
+
+    def trained_optimiser(self) -> dict[str, Any]:
+        """Return the state of the optimiser after a step, but for the values of the tensors."""
+        return {**self.optimiser.state_dict(), "state": self.kept_state()}
+
+    def kept_state(self) -> Mapping[Any, Any]:
+        """Return what the optimiser keeps of each parameter after a step, found without memory or arithmetic.
+
+        Options that only choose how a step is computed change nothing of it and need real devices.
+        """
+        options: dict[str, Any] = {key: False if key in _HOW else value for key, value in self.recipe.options.items()}
+        ghosts = []
+        for own in self.model.parameters():
+            ghosts.append(torch.empty_like(own, device="meta", requires_grad=own.requires_grad))
+            ghosts[-1].grad = None if own.grad is None else torch.empty_like(ghosts[-1])
+        imagined = OPTIMISERS[self.recipe.optimiser](ghosts, **options)
+        imagined.step()
+        return dict(imagined.state_dict()["state"])
 
 
 def copied(tree: Any, copies: dict[tuple[object, ...], Tensor]) -> Any:

@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from jigsaw_opt.executor.exchange.by_bucket import Averaging, GradientExchange
 from jigsaw_opt.executor.models.building import Replica, build_network, even_segments, replica
-from jigsaw_opt.executor.worker import OPTIMISERS, TrainingRecipe, Worker, launch, train_iteration
+from jigsaw_opt.executor.worker import OPTIMISERS, TrainingRecipe, ZooWorker, launch, train_iteration
 
 RECIPE = TrainingRecipe("sgd", {"lr": 0.1, "momentum": 0.9})
 CPU = torch.device("cpu")
@@ -37,7 +37,7 @@ class Hosted:
     def __init__(self, ranks: Sequence[int], plan: Plan, averaging: Averaging) -> None:
         self.plan, self.exchange = plan, GradientExchange(ranks, averaging)
         here = dist.get_rank() in ranks
-        self.worker = Worker(ranks.index(dist.get_rank()), tiny(), RECIPE, CPU) if here else None
+        self.worker = ZooWorker(ranks.index(dist.get_rank()), tiny(), RECIPE, CPU) if here else None
         self.states: list[Tensor] = []
 
     def train(self) -> list[Tensor]:

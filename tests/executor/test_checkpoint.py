@@ -17,7 +17,7 @@ from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.executor.models.building import build
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.schedules.request import ReplayRequest
-from jigsaw_opt.executor.worker import TrainingRecipe, Worker
+from jigsaw_opt.executor.worker import TrainingRecipe, Worker, ZooWorker
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 from tests.refusals import refuses
@@ -32,7 +32,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 def worker(optimiser: str = "sgd", options: dict[str, Any] | None = None) -> Worker:
     replica = build("net", PROBLEM.models["net"], seed=0)
-    return Worker(0, replica, TrainingRecipe(optimiser, options or OPTIONS[optimiser], 0), torch.device("cpu"))  # type: ignore[arg-type]
+    return ZooWorker(0, replica, TrainingRecipe(optimiser, options or OPTIONS[optimiser], 0), torch.device("cpu"))  # type: ignore[arg-type]
 
 
 def trained(optimiser: str = "sgd", iterations: int = 2) -> Worker:

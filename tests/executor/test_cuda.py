@@ -16,7 +16,7 @@ from jigsaw_opt.executor.models.building import build_network, even_segments, re
 from jigsaw_opt.executor.partial import PartialBackprop
 from jigsaw_opt.executor.processes import run_group
 from jigsaw_opt.executor.profiling import profile_replica
-from jigsaw_opt.executor.worker import TrainingRecipe, Worker
+from jigsaw_opt.executor.worker import TrainingRecipe, Worker, ZooWorker
 from jigsaw_opt.problem.measured.replay import Replay
 from jigsaw_opt.problem.measured.times import MeasuredBlock
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 def worker() -> Worker:
     network = build_network("gpt", {"layers": 6, "width": 256, "rows": 64})
     built = replica(network, even_segments(network, 6), 8)
-    return Worker(0, built, TrainingRecipe("sgd", {"lr": 1e-3}), torch.device("cuda", 0))
+    return ZooWorker(0, built, TrainingRecipe("sgd", {"lr": 1e-3}), torch.device("cuda", 0))
 
 
 def test_peak_memory_falls_with_the_level(worker: Worker) -> None:

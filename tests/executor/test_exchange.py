@@ -17,7 +17,7 @@ from jigsaw_opt.executor.exchange.by_bucket import Averaging, GradientExchange
 from jigsaw_opt.executor.level_schedule import LevelSchedule
 from jigsaw_opt.executor.models.building import build_network, replica
 from jigsaw_opt.executor.processes import run_group
-from jigsaw_opt.executor.worker import OPTIMISERS, Worker
+from jigsaw_opt.executor.worker import OPTIMISERS, ZooWorker
 from jigsaw_opt.problem.costs import contributors, staircase
 from tests.refusals import misuse
 
@@ -83,7 +83,7 @@ def test_jobs_that_share_processes_train_as_if_alone(found) -> None:
 
 @pytest.mark.parametrize("level", range(1, DEPTH + 1))
 def test_a_bucket_is_announced_when_it_is_complete_and_before_the_next_one_begins(level: int) -> None:
-    worker = Worker(0, tiny(), RECIPE, CPU)
+    worker = ZooWorker(0, tiny(), RECIPE, CPU)
     seen: list[list[torch.Tensor]] = []
     worker.block(level, lambda bucket: seen.append([buffer.clone() for buffer in worker.buckets.buffers]))
     assert len(seen) == level
@@ -101,7 +101,7 @@ def test_buckets_without_parameters_or_gradients_are_announced_in_their_turn() -
     network.units["dense1"].register_parameter("unused", torch.nn.Parameter(torch.ones(2)))
     units = {"head": torch.nn.Identity(), **network.units, "tail": torch.nn.Identity()}
     tiny_replica = replica(type(network)(units, network.loss, network.batch), range(6), 4)
-    worker = Worker(0, tiny_replica, RECIPE, CPU)
+    worker = ZooWorker(0, tiny_replica, RECIPE, CPU)
     announced: list[int] = []
     worker.block(5, announced.append)
     assert announced == [1, 2, 3, 4, 5]
@@ -110,7 +110,7 @@ def test_buckets_without_parameters_or_gradients_are_announced_in_their_turn() -
 
 
 def test_the_step_belongs_to_the_next_block() -> None:
-    worker = Worker(0, tiny(), RECIPE, CPU)
+    worker = ZooWorker(0, tiny(), RECIPE, CPU)
     parameter = next(worker.model.parameters())
     before = parameter.detach().clone()
     worker.block(DEPTH, lambda bucket: None)
@@ -134,7 +134,7 @@ def test_some_worker_must_reach_every_bucket(monkeypatch: pytest.MonkeyPatch) ->
 def test_parameters_of_one_bucket_may_differ_in_type() -> None:
     network = build_network("mlp", {"hidden": [8]})
     network.units["dense0"].double()
-    worker = Worker(0, replica(network, (0, 2), 4), RECIPE, CPU)
+    worker = ZooWorker(0, replica(network, (0, 2), 4), RECIPE, CPU)
     assert {buffer.dtype for buffer in worker.buckets.of(1)} == {torch.float32, torch.float64}
     assert sum(map(len, worker.buckets.of(1))) == sum(p.numel() for p in worker.model.parameters())
 

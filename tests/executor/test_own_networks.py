@@ -15,7 +15,7 @@ from jigsaw_opt.errors import PluginError, RunFailedError
 from jigsaw_opt.executor.models.building import Replica, build_network, even_segments, replica
 from jigsaw_opt.executor.models.leveled_model import saved_bytes
 from jigsaw_opt.executor.profiling.measuring import measure_model
-from jigsaw_opt.executor.worker import TrainingRecipe, Worker
+from jigsaw_opt.executor.worker import TrainingRecipe, ZooWorker
 from jigsaw_opt.problem.model import Model, Segment
 from tests.refusals import misuse
 
@@ -110,7 +110,7 @@ def built(name: str, parts: int = 100) -> Replica:
 
 
 def trained(name: str, parts: int, level: int | None = None) -> list[Any]:
-    worker = Worker(0, built(name, parts), RECIPE, torch.device("cpu"))
+    worker = ZooWorker(0, built(name, parts), RECIPE, torch.device("cpu"))
     for _ in range(STEPS):
         worker.block(level or worker.model.depth, lambda _: None)
     worker.step()
@@ -139,7 +139,7 @@ def test_a_shallower_level_gives_its_segments_the_gradients_of_the_full_pass(nam
 
 
 def test_a_state_holds_shared_tensors_once() -> None:
-    worker = Worker(0, built("tied"), RECIPE, torch.device("cpu"))
+    worker = ZooWorker(0, built("tied"), RECIPE, torch.device("cpu"))
     state = worker.state()["model"]
     parameters = sum(p.nbytes for p in worker.model.parameters())
     assert sum(t.nbytes for t in {t.data_ptr(): t for t in state.values()}.values()) == parameters
@@ -147,15 +147,15 @@ def test_a_state_holds_shared_tensors_once() -> None:
 
 
 def test_dropout_depends_on_seed_worker_and_iteration_alone() -> None:
-    first = Worker(0, built("dropout"), RECIPE, torch.device("cpu"))
+    first = ZooWorker(0, built("dropout"), RECIPE, torch.device("cpu"))
     losses = [float(first.block(first.model.depth, lambda _: None)) for _ in range(STEPS)]
-    later = Worker(0, built("dropout"), RECIPE, torch.device("cpu"))
+    later = ZooWorker(0, built("dropout"), RECIPE, torch.device("cpu"))
     again = []
     for iteration in range(STEPS):
         torch.rand(iteration + 1)
         random.random()
         if iteration == 2:  # goes on in another worker, as after a run that has ended
-            state, later = later.state(), Worker(0, built("dropout"), RECIPE, torch.device("cpu"))
+            state, later = later.state(), ZooWorker(0, built("dropout"), RECIPE, torch.device("cpu"))
             later.load(state)
         again.append(float(later.block(later.model.depth, lambda _: None)))
     assert losses == again
@@ -181,7 +181,7 @@ def test_what_is_no_batch_or_no_loss_is_refused_in_words(make: Callable[[], Any]
     network = make()
     own = replica(network, (0, len(network.units)), 4)
     with misuse(told):
-        Worker(0, own, RECIPE, torch.device("cpu")).block(1, lambda _: None)
+        ZooWorker(0, own, RECIPE, torch.device("cpu")).block(1, lambda _: None)
 
 
 def test_a_network_without_trained_parameters_is_refused() -> None:

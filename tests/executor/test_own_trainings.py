@@ -17,8 +17,8 @@ from replayed import instance, run, written
 
 from jigsaw_opt.documents import decode_instance, encode_instance, load_replay
 from jigsaw_opt.errors import PluginError
+from jigsaw_opt.executor.own_worker import OwnWorker
 from jigsaw_opt.executor.randomness import generator_states, set_generators
-from jigsaw_opt.executor.user_code.training import WorkerPlace, own_training
 from jigsaw_opt.problem import Instance
 from jigsaw_opt.problem.measured.replay import Replay
 from tests.processes import alive, wait_for
@@ -146,7 +146,7 @@ def test_a_document_has_a_cut_between_each_two_levels() -> None:
 
 def alone(name: str, cuts: list[str], **arguments: Any) -> Any:
     entry = {"train": f"own_trainings:{name}", "arguments": arguments, "cuts": cuts}
-    return own_training(entry, "$", WorkerPlace(0, 1, torch.device("cpu"), None), 0)
+    return OwnWorker(entry, "$", 0, 1, torch.device("cpu"), None, 0)
 
 
 def test_settings_of_training_are_for_jobs_of_the_zoo(tmp_path: Path) -> None:
@@ -211,9 +211,9 @@ def passes(loader: Any) -> Iterator[Any]:
 
 
 def test_a_level_may_reach_no_parameter() -> None:
-    replica, _ = alone("headless", CUTS["noisy"])
-    assert list(map(len, replica.model.buckets)) == [0, 8, 6]
+    model = (worker := alone("headless", CUTS["noisy"])).model
+    assert list(map(len, model.buckets)) == [0, 8, 6]
     for level, reached in ((1, 0), (2, 8), (3, 14)):
-        replica.model.zero_grad()
-        assert replica.model.backpropagate(replica.batch(0, 0, 0), level) > 0
-        assert sum(p.grad is not None for p in replica.model.parameters()) == reached
+        model.zero_grad()
+        assert model.backpropagate(worker.batch(), level) > 0
+        assert sum(p.grad is not None for p in model.parameters()) == reached

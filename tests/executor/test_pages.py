@@ -26,10 +26,10 @@ from jigsaw_opt.documents import load_instance, load_plan, load_replay, read_lay
 from jigsaw_opt.documents.replay import require_replay_of
 from jigsaw_opt.executor.exchange.by_bucket import Averaging
 from jigsaw_opt.executor.level_schedule import LevelSchedule
+from jigsaw_opt.executor.own_worker import OwnWorker
 from jigsaw_opt.executor.partial.level_rules import level_rule
 from jigsaw_opt.executor.pipeline.own_stages import own_stages
 from jigsaw_opt.executor.schedules.request import ReplaySettings
-from jigsaw_opt.executor.user_code.training import WorkerPlace, own_training
 from jigsaw_opt.planning.partition.result import decode_partition
 from jigsaw_opt.planning.pipeline.stated import pipeline_of
 from tests.pages import section
@@ -107,9 +107,9 @@ def test_the_example_of_a_training_is_one(monkeypatch: pytest.MonkeyPatch) -> No
     exec(TRAINING, vars(module))
     monkeypatch.setitem(sys.modules, "train", module)
     (entry,) = (json.loads(found) for found in re.findall(r'"executor": (\{"train.*)\n', PAGE))
-    replica, recipe = own_training(entry, "$", WorkerPlace(0, 1, torch.device("cpu"), None), 0)
-    assert replica.model.depth == 3 and recipe.clip_grad_norm == 1.0
-    assert replica.model.backpropagate(replica.batch(0, 0, 0), 2) > 0
+    worker = OwnWorker(entry, "$", 0, 1, torch.device("cpu"), None, 0)
+    assert worker.model.depth == 3 and worker.clip_grad_norm == 1.0
+    assert worker.block(2, lambda _: None) > 0
 
 
 def test_the_example_of_stages_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +119,7 @@ def test_the_example_of_stages_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = {"train": "net:stages", "arguments": {}, "cuts": []}
     given = {"rank": 1, "world": 2, "device": torch.device("cpu")}
     own = own_stages(entry, "$", given, [1], 2, ReplaySettings())
-    assert [tuple(each.weight.shape) for each in own.modules.values()] == [(1, 64)]  # type: ignore[union-attr]
+    assert [tuple(each.weight.shape) for each in own.model.own.values()] == [(1, 64)]  # type: ignore[union-attr]
     assert sum(len(group["params"]) for group in own.optimiser.param_groups) == 2
     assert [tuple(each.shape) for each in own.source.take()] == [(16, 16), (16, 1)]
 

@@ -22,7 +22,7 @@ from jigsaw_opt.executor.models.building import build
 from jigsaw_opt.executor.replay.evaluation import replay_of
 from jigsaw_opt.executor.schedules.records import BlockRecord, Part, RankReport
 from jigsaw_opt.executor.schedules.request import ReplayRequest
-from jigsaw_opt.executor.worker import TrainingRecipe, Worker
+from jigsaw_opt.executor.worker import TrainingRecipe, ZooWorker
 from jigsaw_opt.problem import (
     Block,
     Instance,
@@ -108,7 +108,7 @@ def trained_alone(asked: Instance, number: int, iterations: Sequence[Sequence[in
     job = asked.data_parallel[number]
     recipe = TrainingRecipe("sgd", {"lr": 0.01, "momentum": 0.9}, number)
     replicas = [build(job.model, asked.models[job.model], seed=number) for _ in range(job.workers)]
-    workers = [Worker(k, replica, recipe, CPU) for k, replica in enumerate(replicas)]
+    workers = [ZooWorker(k, replica, recipe, CPU) for k, replica in enumerate(replicas)]
     for levels in iterations:
         for worker, level in zip(workers, levels, strict=True):
             worker.block(level, lambda _: None)
@@ -127,7 +127,7 @@ def trained_alone(asked: Instance, number: int, iterations: Sequence[Sequence[in
 
 def test_a_worker_that_is_let_go_takes_no_memory() -> None:
     asked = problem(ALONE)
-    worker = Worker(0, build("net", asked.models["net"], seed=0), TrainingRecipe("sgd", {"lr": 0.1}, 0), CPU)
+    worker = ZooWorker(0, build("net", asked.models["net"], seed=0), TrainingRecipe("sgd", {"lr": 0.1}, 0), CPU)
     worker.block(3, lambda _: None)
     worker.block_bytes(3)
     left = [weakref.ref(worker.model), *map(weakref.ref, worker.model.parameters())]

@@ -101,7 +101,7 @@ class BurstHost(StagesHost):
                 held = None if came[-1] is None else self.modules[layer](came[-1])
                 if held is not None and layer == len(self._gpus) - 1:
                     own = rows_of(self.rank, gpus, samples)
-                    held = self.worker.own.loss(held, targets[own.start : own.stop])
+                    held = self.worker.loss(held, targets[own.start : own.stop])
             went.append(held)
             held = None if held is None else held.detach()
         self._back(came, went, samples)

@@ -156,7 +156,7 @@ class FlowHost(StagesHost):
         inputs, targets = self.worker.begin(1, number)
         if not self._is_first:
             inputs = (self._receive("F", number, self.rank - 1, self._received[0]),)
-        loss = self.worker.own.loss
+        loss = self.worker.loss
         with self._log.action(f"{self.rank}F{number}"):
             output = self.stage.forward(number, inputs, (lambda out: loss(out, targets)) if self._is_last else None)
         if not self._is_last:

@@ -27,12 +27,12 @@ class PipelineHost(StagesHost):
         schedule = self.schedule
         assert isinstance(schedule, TorchSchedule)
         self._file, self._orders = schedule, list[Any]()
-        own, layout, log, group = self.worker.own, schedule.layout, self._log, setting.groups[schedule.processes]
+        layout, log, group = schedule.layout, self._log, setting.groups[schedule.processes]
         self._stages = [
             TimedStage(module, stage, layout.stages, self.device, log, group, stage in schedule.recomputed)
-            for stage, module in own.modules.items()
+            for stage, module in self.modules.items()
         ]
-        self._runtime = pipeline_runtime(self._stages, layout, own.loss, self._log)
+        self._runtime = pipeline_runtime(self._stages, layout, self.worker.loss, self._log)
         with TemporaryDirectory() as folder:
             path = Path(folder, "schedule.csv")
             for iteration in schedule.iterations:

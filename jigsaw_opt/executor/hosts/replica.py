@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from jigsaw_opt.errors import RunFailedError
 from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
 from jigsaw_opt.executor.hosts.host import Host, HostSetting, Turn, blamed
-from jigsaw_opt.executor.models.building import Replica, build
+from jigsaw_opt.executor.models.building import build
+from jigsaw_opt.executor.own_worker import OwnWorker
 from jigsaw_opt.executor.processes import allow_children
 from jigsaw_opt.executor.schedules.order import BlockStep, RowStep, TransferKey
 from jigsaw_opt.executor.schedules.records import BlockRecord, TransferRecord
-from jigsaw_opt.executor.user_code.training import OwnRecipe, OwnReplica, WorkerPlace, own_training
-from jigsaw_opt.executor.worker import TrainingRecipe, Worker, block_and_send, parameters_sha256
+from jigsaw_opt.executor.worker import TrainingRecipe, Worker, ZooWorker, block_and_send, parameters_sha256
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.rules.report import Place
 
@@ -99,14 +99,9 @@ def _worker(setting: HostSetting, job: int, number: int, exchange: GradientExcha
     request, asked = setting.request, setting.request.instance.jobs[job]
     assert isinstance(asked, Job), "it is no job in stages"
     seed, model = request.seed + job, request.instance.models[asked.model]
-    replica: Replica | OwnReplica
-    recipe: TrainingRecipe | OwnRecipe
     if model.executor is not None and "train" in model.executor:
         allow_children()
         place: Place = ((("$", "models"), asked.model), "executor")
-        mine = WorkerPlace(number, asked.workers, setting.device, exchange.group)
-        replica, recipe = own_training(model.executor, place, mine, seed)
-    else:
-        replica = build(asked.model, model, request.trusted, seed)
-        recipe = TrainingRecipe(request.optimiser, request.options, seed)
-    return Worker(number, replica, recipe, setting.device)
+        return OwnWorker(model.executor, place, number, asked.workers, setting.device, exchange.group, seed)
+    recipe = TrainingRecipe(request.optimiser, request.options, seed)
+    return ZooWorker(number, build(asked.model, model, request.trusted, seed), recipe, setting.device)

@@ -42,7 +42,7 @@ class StagesHost(Host):
         given = {"rank": self.rank, "world": self.schedule.processes, "device": self.device}
         settings = replace(setting.request, seed=setting.request.seed + job)
         own = own_stages(entry, place, given, stages, self.schedule.stages, settings)
-        self.modules = own.modules
+        self.modules = own.model.own
         self.worker = StageWorker(self.rank, own, settings.seed, self.device)
         self.parts, self._is_first, self._is_last = (
             entry.get("parts", ()),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import chain, combinations_with_replacement, pairwise
 from typing import Any
@@ -114,21 +113,6 @@ class Replica:
         number = draw_number(seed, worker, iteration)
         begin_draws(number)
         return inputs_and_targets(self.network.batch(self.batch_size, torch.Generator().manual_seed(number)), False)
-
-    def draws(self) -> AbstractContextManager[None]:
-        """Stand around a block: its draws begin anew with its batch, so that nothing needs to be kept."""
-        return nullcontext()
-
-    def state(self) -> dict[str, Any]:
-        """Return what training depends on beside the model: nothing."""
-        return {}
-
-    def likeness(self) -> dict[str, Any]:
-        """Return what a state is like."""
-        return {}
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Return to a state."""
 
 
 def build(name: str, model: Model, trusted: Collection[str] = (), seed: int = 0) -> Replica:

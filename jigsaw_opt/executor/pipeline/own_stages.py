@@ -124,17 +124,37 @@ def _refused(message: str) -> UsageError:
     return unsupported("cuts", message)
 
 
-@dataclass(frozen=True)
-class OwnStages:
-    """The stages of one process, on its device.
+class StageModules(nn.Module):
+    """The stages of one process, whose state has the names of the whole model.
 
-    `names`: by stage of the whole model, what stands before names of its parameters in the whole model. `loss`: mean
-    loss of outputs and targets. `optimiser, schedule`: those of the stages' parameters; a schedule goes on after each
-    step. `source`: the source of the batches, the same in all processes. `notes`: what is to be told of the model.
+    `own`: the stages by number. `names`: by stage of the whole model, what stands before its names there.
     """
 
-    modules: Mapping[int, nn.Module]
-    names: Sequence[str]
+    def __init__(self, own: Mapping[int, nn.Module], names: Sequence[str]) -> None:
+        super().__init__()
+        self.own, self.names = own, names
+        self.held = nn.ModuleList(own.values())
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Return parameters and buffers, under the whole model's names."""
+        return {self.names[k] + key: value for k, own in self.own.items() for key, value in own.state_dict().items()}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """Load what `state_dict` gives."""
+        for stage, module in self.own.items():
+            module.load_state_dict({key: state_dict[self.names[stage] + key] for key in module.state_dict()})
+
+
+@dataclass(frozen=True)
+class OwnStages:
+    """The stages of one process on its device, with what they train by.
+
+    `loss`: mean loss of outputs and targets. `optimiser, schedule`: those of the stages' parameters; a schedule goes on
+    after each step. `source`: the source of the batches, the same in all processes. `notes`: what is to be told of the
+    model.
+    """
+
+    model: StageModules
     loss: Callable[[Any, Any], Tensor]
     optimiser: Optimizer
     schedule: Any
@@ -170,7 +190,9 @@ def own_stages(
             optimiser = OPTIMISERS[settings.optimiser]([{"params": trained}], **settings.options)
         elif not isinstance(optimiser, Optimizer):
             optimiser = optimiser(trained)
-        return OwnStages(mine, names, loss, optimiser, found.schedule, BatchSource(found.loader, device), notes)
+        return OwnStages(
+            StageModules(mine, names), loss, optimiser, found.schedule, BatchSource(found.loader, device), notes
+        )
 
 
 def stage_modules(

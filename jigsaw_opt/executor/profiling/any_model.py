@@ -16,6 +16,7 @@ from jigsaw_opt.executor.devices import device_name
 from jigsaw_opt.executor.models.building import Replica
 from jigsaw_opt.executor.models.model_call import inputs_and_targets
 from jigsaw_opt.executor.models.zoo.network import moved
+from jigsaw_opt.executor.own_worker import OwnModel, parts_of
 from jigsaw_opt.executor.partial.forward_order import eager
 from jigsaw_opt.executor.partial.outputs import tensors
 from jigsaw_opt.executor.partial.parts import are_cuts, require_modules
@@ -25,7 +26,6 @@ from jigsaw_opt.executor.profiling.rounds import measure, warm
 from jigsaw_opt.executor.profiling.trainee import Trainee
 from jigsaw_opt.executor.user_code.batch_source import generators_kept, is_function, one_pass
 from jigsaw_opt.executor.user_code.given import Given, is_wrapped, needs_closure
-from jigsaw_opt.executor.user_code.training import OwnModel, parts_of
 from jigsaw_opt.executor.worker import TrainingRecipe
 
 _BATCHES = 8
