@@ -261,7 +261,7 @@ def test_the_commands_of_the_page_lead_from_a_loop_to_a_run_that_goes_on(
     (cd, loop, export, *measured, new, solve, run, resume, load) = commands()
     assert (cd, export) == (["cd", "examples/own_training"], ["export", "PYTHONPATH=."])
     losses = re.findall(r"loss ([0-9]\.[0-9]{3})", done(*loop))  # two lines may run together
-    assert len(losses) == 2 and all(float(loss) < 1.2 for loss in losses)  # guesses have 1.386
+    assert len(losses) == 2 and all(float(loss) < 1.3 for loss in losses)  # guesses have 1.386
     for words in (*measured, new, solve):
         done(*words)
 
