@@ -59,11 +59,13 @@ COMMANDS = {
 _SPELLED = {
     "at_us": "--at",
     "engine_parameters": "--engine-parameter",
+    "every": "--checkpoint-every",
     "fix": "--fix-placement or --fix-before",
     "form": "--format",
     "most_coefficients": "--max-coefficients",
     "round_s": "--round",
     "start": "--warm",
+    "trusted": "--trust",
     "without_bounds": "--without-bound",
 }
 """Arguments that have another name on the command line."""

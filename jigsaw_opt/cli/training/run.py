@@ -101,6 +101,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _kept(interrupted: InterruptedRunError, arguments: argparse.Namespace) -> str:
     """Return what an interrupted run has kept, and how to go on."""
     measured = "nothing was measured" if interrupted.found is None else "what was measured is told above"
+    if arguments.dry:
+        return f"{measured}; a dry run begins anew"
     if interrupted.saved is None:
         return f"{measured}; no worker is saved: --checkpoint DIR keeps them, to go on with --resume"
     saved = [f"{job} after {count} iterations" for job, count in interrupted.saved.items() if count]
