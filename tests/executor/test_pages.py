@@ -28,7 +28,7 @@ from jigsaw_opt.executor.exchange.by_bucket import Averaging
 from jigsaw_opt.executor.level_schedule import LevelSchedule
 from jigsaw_opt.executor.own_worker import OwnWorker
 from jigsaw_opt.executor.partial.level_rules import level_rule
-from jigsaw_opt.executor.pipeline.own_stages import own_stages
+from jigsaw_opt.executor.pipeline.stage_worker import StageWorker
 from jigsaw_opt.executor.schedules.request import ReplaySettings
 from jigsaw_opt.planning.partition.result import decode_partition
 from jigsaw_opt.planning.pipeline.stated import pipeline_of
@@ -117,8 +117,7 @@ def test_the_example_of_stages_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     exec(STAGES, vars(module))
     monkeypatch.setitem(sys.modules, "net", module)
     entry = {"train": "net:stages", "arguments": {}, "cuts": []}
-    given = {"rank": 1, "world": 2, "device": torch.device("cpu")}
-    own = own_stages(entry, "$", given, [1], 2, ReplaySettings())
+    own = StageWorker(entry, "$", 1, 2, torch.device("cpu"), [1], 2, ReplaySettings())
     assert [tuple(each.weight.shape) for each in own.model.own.values()] == [(1, 64)]  # type: ignore[union-attr]
     assert sum(len(group["params"]) for group in own.optimiser.param_groups) == 2
     assert [tuple(each.shape) for each in own.source.take()] == [(16, 16), (16, 1)]

@@ -12,7 +12,6 @@ from jigsaw_opt.errors import RunFailedError
 from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
 from jigsaw_opt.executor.hosts.host import Host, HostSetting, Turn, blamed
 from jigsaw_opt.executor.pipeline.agreement import require_same_batch
-from jigsaw_opt.executor.pipeline.own_stages import own_stages
 from jigsaw_opt.executor.pipeline.stage_worker import StageWorker
 from jigsaw_opt.executor.pipeline.timed_stage import ActionLog
 from jigsaw_opt.executor.processes import allow_children
@@ -39,17 +38,15 @@ class StagesHost(Host):
         self._log = ActionLog(setting.clock, self.device)
         stages = self.schedule.stages_of(self.rank)
         place: Place = ((("$", "jobs"), job), "executor")
-        given = {"rank": self.rank, "world": self.schedule.processes, "device": self.device}
-        settings = replace(setting.request, seed=setting.request.seed + job)
-        own = own_stages(entry, place, given, stages, self.schedule.stages, settings)
-        self.modules = own.model.own
-        self.worker = StageWorker(self.rank, own, settings.seed, self.device)
+        settings, count = replace(setting.request, seed=setting.request.seed + job), self.schedule.processes
+        self.worker = StageWorker(entry, place, self.rank, count, self.device, stages, self.schedule.stages, settings)
+        self.modules = self.worker.model.own
         self.parts, self._is_first, self._is_last = (
             entry.get("parts", ()),
             0 in stages,
             self.schedule.stages - 1 in stages,
         )
-        self.notes += own.notes
+        self.notes += self.worker.notes
         before = self.worker.state()
         require_same_batch(*self.worker.begin(1), setting.groups[self.schedule.processes])
         self.worker.load(before)

@@ -1,27 +1,19 @@
-"""Stages of the user's own model, as their function returns it with its data, loss and optimiser."""
+"""Stages of the user's own model: where it is cut, and what its parts are called in the whole."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from typing import Any
 
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from jigsaw_opt.errors import UsageError, unsupported
-from jigsaw_opt.executor.models.importing import blame_own_code, own_function
 from jigsaw_opt.executor.partial.forward_order import undisturbed_outputs
 from jigsaw_opt.executor.partial.outputs import tensors
-from jigsaw_opt.executor.pipeline.agreement import compare_modules
-from jigsaw_opt.executor.randomness import draw_number, own_draws
-from jigsaw_opt.executor.schedules.request import ReplaySettings
-from jigsaw_opt.executor.user_code.batch_source import BatchSource, generators_kept, one_pass
-from jigsaw_opt.executor.user_code.given import given_stages
-from jigsaw_opt.executor.worker import OPTIMISERS
-from jigsaw_opt.problem.rules.report import Place
+from jigsaw_opt.executor.user_code.batch_source import generators_kept, one_pass
 
 
 class ChainPart(nn.Module):
@@ -143,56 +135,6 @@ class StageModules(nn.Module):
         """Load what `state_dict` gives."""
         for stage, module in self.own.items():
             module.load_state_dict({key: state_dict[self.names[stage] + key] for key in module.state_dict()})
-
-
-@dataclass(frozen=True)
-class OwnStages:
-    """The stages of one process on its device, with what they train by.
-
-    `loss`: mean loss of outputs and targets. `optimiser, schedule`: those of the stages' parameters; a schedule goes on
-    after each step. `source`: the source of the batches, the same in all processes. `notes`: what is to be told of the
-    model.
-    """
-
-    model: StageModules
-    loss: Callable[[Any, Any], Tensor]
-    optimiser: Optimizer
-    schedule: Any
-    source: BatchSource
-    notes: Sequence[str] = ()
-
-
-def own_stages(
-    entry: Mapping[str, Any],
-    place: Place,
-    given: Mapping[str, Any],
-    own: Sequence[int],
-    stages: int,
-    settings: ReplaySettings,
-) -> OwnStages:
-    """Build the stages of this process by the function that is trusted, from the same random numbers in all processes.
-
-    `entry, place`: the `executor` entry of the job, and where it stands.
-    """
-    name, arguments = entry["train"], {**given, **entry["arguments"]}
-    function, device = own_function(name, arguments, place), given["device"]
-    with own_draws(draw_number(settings.seed, 0, 0)), blame_own_code(name):
-        found = given_stages(name, function(**arguments))
-        modules, names = stage_modules(name, found.model, entry["cuts"], stages, found.loader)
-        notes = list[str]()
-        if parts := entry.get("parts"):
-            notes = compare_modules(name, modules, parts)
-        mine = {stage: modules[stage].to(device) for stage in own}
-        loss = found.loss.to(device) if isinstance(found.loss, nn.Module) else found.loss
-        trained = [p for module in mine.values() for p in module.parameters() if p.requires_grad]
-        optimiser = found.optimiser
-        if optimiser is None:
-            optimiser = OPTIMISERS[settings.optimiser]([{"params": trained}], **settings.options)
-        elif not isinstance(optimiser, Optimizer):
-            optimiser = optimiser(trained)
-        return OwnStages(
-            StageModules(mine, names), loss, optimiser, found.schedule, BatchSource(found.loader, device), notes
-        )
 
 
 def stage_modules(
