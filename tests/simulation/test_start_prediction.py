@@ -6,12 +6,12 @@ from collections import Counter
 from dataclasses import replace
 from itertools import product
 from random import Random
+from typing import Any
 
 import pytest
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob, Workload
-from jigsaw_opt.scheduling.live.job import News
 from jigsaw_opt.scheduling.live.start_prediction import ClusterQueue, PastAnswer, PastJobs, StartPrediction
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.engine.simulation import Simulation
@@ -85,12 +85,11 @@ def test_arrivals_are_those_of_earlier_days_at_the_same_hour() -> None:
 def queue_of(simulation: Simulation, remembers: bool) -> ClusterQueue:
     for running in simulation._under_way.running.values():
         running.settle(simulation.now_us)
-    trigger = simulation._trigger
-    memory, news = (
-        (simulation._policy.state(), News(list(trigger.arrived), list(trigger.ended))) if remembers else (None, News())
-    )
-    jobs = {index: replace(active) for index, active in simulation._active.items()}
-    return ClusterQueue(simulation.now_us, jobs, simulation._arrivals.submitted, memory, news, trigger.wake_us)
+    trigger, jobs = simulation._trigger, {index: replace(active) for index, active in simulation._active.items()}
+    own: dict[str, Any] = {"next_job": simulation._arrivals.submitted, "wake_us": trigger.wake_us}
+    if remembers:
+        own |= {"memory": simulation._policy.state(), "arrived": tuple(trigger.arrived), "ended": tuple(trigger.ended)}
+    return ClusterQueue(simulation.now_us, jobs, tuple(simulation._under_way.shares), **own)
 
 
 @pytest.mark.parametrize(

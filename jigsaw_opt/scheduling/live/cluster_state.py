@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 from jigsaw_opt.errors import UsageError
@@ -29,7 +29,7 @@ from jigsaw_opt.scheduling.live.events import (
 from jigsaw_opt.scheduling.live.job import LiveJob, News
 from jigsaw_opt.scheduling.live.plan_change import JobAssignment
 from jigsaw_opt.scheduling.live.start_prediction import ClusterQueue
-from jigsaw_opt.scheduling.performance import UNITS
+from jigsaw_opt.scheduling.performance import UNITS, Performance
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.policy import JobState, Observation, PolicySetting
 
@@ -300,12 +300,9 @@ class ClusterState:
 
     def queue(self, memory: Plain) -> ClusterQueue:
         """Return the jobs that the policy knows, or is to be told of, as a simulation goes on from them."""
-        observation = self.observation()
-        news = News(list(observation.arrived), list(observation.ended), list(observation.stopped))
-        dead = frozenset(self.dead)
-        return ClusterQueue(
-            self.now_us, observation.jobs, self.next_job, memory, news, self.wake_us, observation.down, dead
-        )
+        seen = self.observation()
+        figures = {each.name: getattr(seen, each.name) for each in fields(seen)}
+        return ClusterQueue(**figures, next_job=self.next_job, memory=memory, wake_us=self.wake_us)
 
     def assignments(self) -> Mapping[str, JobAssignment]:
         """Return what each job that runs has, by name."""
@@ -318,11 +315,11 @@ class ClusterState:
                 found[name] = JobAssignment(name, gpus, share.depth(index), partners, share.slowdown)
         return found
 
-    def enlarged(self, event: ServerAdded) -> Cluster:
-        """Return the cluster with one server more; `check_addition` has found nothing wrong with it."""
+    def enlarged(self, event: ServerAdded, perform: Callable[[Cluster], Performance]) -> PolicySetting:
+        """Return the setting with one server more; `check_addition` has found nothing wrong with it."""
         cluster = self.setting.cluster
-        servers = (*cluster.servers, event.server)
-        return altered(cluster, servers=servers, links=(*cluster.links, *event.links))
+        cluster = altered(cluster, servers=(*cluster.servers, event.server), links=(*cluster.links, *event.links))
+        return replace(self.setting, cluster=cluster, performance=perform(cluster))
 
 
 _HANDLERS: Mapping[type, Callable[[ClusterState, Any], None]] = {

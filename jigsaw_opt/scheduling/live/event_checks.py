@@ -49,12 +49,11 @@ def check_event(entry: Plain, state: ClusterState, refuses: Callable[[TraceJob],
     elif kind == "server_added":
         server = entry["server"] if is_good("server") else None
         check_addition(cluster, server, entry["links"] if is_good("links") else (), "$", report)
-    elif is_good("job") and entry["job"] not in state.numbers:
-        report.add("$.job", f"there is no job {entry['job']!r}", code="unknown-name")
-    elif is_good("server") and entry["server"] not in {server.name for server in cluster.servers}:
-        report.add("$.server", f"there is no server {entry['server']!r}", code="unknown-name")
-    elif is_good("link") and entry["link"] not in {link.name for link in cluster.links}:
-        report.add("$.link", f"there is no link {entry['link']!r}", code="unknown-name")
+    else:
+        servers, links = ({one.name for one in parts} for parts in (cluster.servers, cluster.links))
+        for key, known in {"job": state.numbers, "server": servers, "link": links}.items():
+            if is_good(key) and entry[key] not in known:
+                report.add(f"$.{key}", f"there is no {key} {entry[key]!r}", code="unknown-name")
 
 
 def check_addition(

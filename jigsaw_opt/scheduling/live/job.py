@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from jigsaw_opt.scheduling.plain import TEXT, TRUTH, Kept, NumberLimits, Shape, fields, optional, whole
+from jigsaw_opt.scheduling.plain import TEXT, TRUTH, Kept, NumberLimits, Shape, fields, listed, optional, whole
 from jigsaw_opt.scheduling.policy import JobState
 
 
@@ -52,12 +52,17 @@ class LiveJob(Kept):
 
 
 @dataclass(slots=True)
-class News:
+class News(Kept):
     """News for the policy: jobs submitted, ended, and stopped by something else than the policy."""
 
     arrived: list[int] = field(default_factory=list)
     ended: list[int] = field(default_factory=list)
     stopped: list[int] = field(default_factory=list)
+
+    @staticmethod
+    def shape(limits: NumberLimits) -> Shape:
+        """Return the schema of what `plain` gives."""
+        return fields(**dict.fromkeys(("arrived", "ended", "stopped"), listed(limits.job)))
 
     def stop(self, index: int) -> None:
         """Note that a job lost its GPUs."""

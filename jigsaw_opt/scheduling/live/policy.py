@@ -282,10 +282,10 @@ def enlarged_setting(
     options: Mapping[str, str],
 ) -> PolicySetting:
     """Return the setting of a cluster with one server more."""
-    cluster, jobs = state.enlarged(event), [job.active for job in state.jobs.values()]
+    jobs = [job.active for job in state.jobs.values()]
     try:
         with failures_of("it does not work"):
-            setting = replace(state.setting, cluster=cluster, performance=perform(cluster))
+            setting = state.enlarged(event, perform)
             LivePolicy(policy, options, setting)
             reason = next(filter(None, (setting.performance.unknown(one.job) for one in jobs)), None)
             if reason is None and any(setting.performance.work(one.job) != one.work for one in jobs):

@@ -11,36 +11,29 @@ probability that is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import ceil, exp, floor, log
 from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 from jigsaw_opt.problem.workload import TraceJob
-from jigsaw_opt.scheduling.live.job import News
 from jigsaw_opt.scheduling.plain import Plain
-from jigsaw_opt.scheduling.policy import JobState
+from jigsaw_opt.scheduling.policy import Observation
 from jigsaw_opt.text import called, counted, duration, printable
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterQueue:
-    """The jobs of a cluster at a moment: those that wait and those that run.
+class ClusterQueue(Observation):
+    """The jobs of a cluster at a moment, those that wait and those that run, as a policy would see them.
 
-    `jobs`: the jobs by number, in order of submission, those that run with their shares. `memory`: what the policy
-    remembers; None where it begins, with all jobs new to it. `news`: what the policy has not been told. `wake_us`: when
-    it asked to be woken. `down, dead`: GPUs of servers that are down, and links. They stay so.
+    What is down stays so. `next_job`: number of the next job that is submitted. `memory`: what the policy remembers;
+    None where it begins, with all jobs new to it. `wake_us`: when it asked to be woken.
     """
 
-    now_us: int
-    jobs: Mapping[int, JobState]
-    next_job: int
+    next_job: int = 0
     memory: Plain | None = None
-    news: News = field(default_factory=News)
     wake_us: int | None = None
-    down: frozenset[int] = frozenset()
-    dead: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

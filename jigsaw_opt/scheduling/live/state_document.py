@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import asdict, replace
 
 from jigsaw_opt.documents.decoding import made
 from jigsaw_opt.problem.cluster import Cluster
@@ -45,9 +44,10 @@ from jigsaw_opt.text import named
 _FORMAT = "jigsaw-live/2"
 _TOLD = 5
 """Wrong entries of a list that are named."""
-_TEXTS = listed(TEXT)
 _HEAD = fields(format={"const": _FORMAT}, inputs=TEXT, time_us=TIME, next_job=whole())
 _ADDED = fields(server=SERVER, links=listed(LINK))
+_OUT = {"lost": ("lost", "servers"), "drained": ("drained", "servers"), "links_down": ("dead", "links")}
+"""Numbers of what is out of use, which the document names: the attribute of the state, and what there is."""
 _STEP = fields(event={"const": "step"}, time_us=TIME, late=TRUTH)
 
 
@@ -65,13 +65,14 @@ def encode_state(state: ClusterState, inputs: str, memory: Plain) -> Plain:
         "time_us": state.now_us,
         "next_job": state.next_job,
         "added": plain([keyed(event, "server", "links") for event in state.added], flat=True),
-        "lost": [cluster.servers[k].name for k in sorted(state.lost)],
-        "drained": [cluster.servers[k].name for k in sorted(state.drained)],
-        "links_down": [cluster.links[k].name for k in sorted(state.dead)],
+        **{
+            key: [getattr(cluster, parts)[k].name for k in sorted(getattr(state, name))]
+            for key, (name, parts) in _OUT.items()
+        },
         "quotas": dict(state.quotas),
         "jobs": [_job(job) for job in state.jobs.values()],
         "shares": [share.plain() for share in state.shares],
-        "news": asdict(state.news),
+        "news": state.news.plain(),
         "asked": state.asked,
         "wake_us": state.wake_us,
         "told": [one.plain() for one in state.told.values()],
@@ -120,28 +121,23 @@ def _add(
         if report.problems:
             return
         event: ServerAdded = made(ServerAdded, {"time_us": 0, **tree})
-        cluster = state.enlarged(event)
-        state.set_up(replace(state.setting, cluster=cluster, performance=perform(cluster)))
+        state.set_up(state.enlarged(event, perform))
         state.added.append(event)
 
 
 def _shape(limits: NumberLimits) -> Shape:
     job = fields(trace=ANYTHING, figures=JobState.shape(limits), **LiveJob.shape(limits)["properties"])
-    news = fields(**dict.fromkeys(("arrived", "ended", "stopped"), listed(limits.job)))
     return fields(
         **_HEAD["properties"],
         added=ANYTHING,
-        lost=_TEXTS,
-        drained=_TEXTS,
-        links_down=_TEXTS,
+        **dict.fromkeys(_OUT, listed(TEXT)),
         quotas={"type": "object", "additionalProperties": whole()},
         jobs=listed(job),
         shares=listed(Share.shape(limits)),
-        news=news,
+        news=News.shape(limits),
         asked=TRUTH,
         wake_us=optional(whole()),
-        told=listed(JobAssignment.shape(limits)),
-        cancelled=listed(JobAssignment.shape(limits)),
+        **dict.fromkeys(("told", "cancelled"), listed(JobAssignment.shape(limits))),
         reasons={"type": "object", "additionalProperties": TEXT},
         policy=ANYTHING,
     )
@@ -149,15 +145,10 @@ def _shape(limits: NumberLimits) -> Shape:
 
 def _check(tree: Plain, state: ClusterState, report: Report) -> None:
     """Check that every number and name is of something that there is, and there once."""
-    cluster, performance = state.setting.cluster, state.setting.performance
-    servers, links = {server.name for server in cluster.servers}, {link.name for link in cluster.links}
-    outside = "is no server of the cluster"
-    for key, known, why in (
-        ("lost", servers, outside),
-        ("drained", servers, outside),
-        ("links_down", links, "is no link of the cluster"),
-    ):
-        _check_once(tree[key], known, why, f"$.{key}", report)
+    performance = state.setting.performance
+    for key, (_, parts) in _OUT.items():
+        known = {one.name for one in getattr(state.setting.cluster, parts)}
+        _check_once(tree[key], known, f"is no {parts[:-1]} of the cluster", f"$.{key}", report)
     jobs = [TraceJob(**one["trace"]) for one in tree["jobs"]]
     numbers = [one["figures"]["job"] for one in tree["jobs"]]
     if sorted(set(numbers)) != numbers:
@@ -200,11 +191,10 @@ def _check_once(found: Sequence[int | str], known: Set[int | str], why: str, pla
 
 def _fill(state: ClusterState, tree: Plain, report: Report) -> None:
     """Take over what was checked, and check what runs."""
-    servers = [server.name for server in state.setting.cluster.servers]
     state.now_us, state.next_job, state.quotas = tree["time_us"], tree["next_job"], dict(tree["quotas"])
-    state.lost, state.drained = ({servers.index(name) for name in tree[key]} for key in ("lost", "drained"))
-    links = [link.name for link in state.setting.cluster.links]
-    state.dead = {links.index(name) for name in tree["links_down"]}
+    for key, (name, parts) in _OUT.items():
+        numbers = {one.name: k for k, one in enumerate(getattr(state.setting.cluster, parts))}
+        setattr(state, name, {numbers[one] for one in tree[key]})
     for one in tree["jobs"]:
         job = TraceJob(**one["trace"])
         active = JobState.restored(one["figures"], job=job, work=state.setting.performance.work(job))
@@ -214,7 +204,7 @@ def _fill(state: ClusterState, tree: Plain, report: Report) -> None:
     for share in state.shares:
         for index in share.jobs:
             state.jobs[index].active.share = share
-    state.news = News(**{key: list(value) for key, value in tree["news"].items()})
+    state.news = News.restored(tree["news"])
     state.asked, state.wake_us = tree["asked"], tree["wake_us"]
     state.told, state.cancelled = (
         {one["job"]: JobAssignment.restored(one) for one in tree[key]} for key in ("told", "cancelled")

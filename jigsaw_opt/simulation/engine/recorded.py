@@ -10,8 +10,9 @@ from jigsaw_opt.errors import InvalidInputError, Problem, unsupported
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.policies import RECORDED
-from jigsaw_opt.simulation.engine.event_log import Meter
-from jigsaw_opt.simulation.engine.records import JobRecord, SimulationOutcome, Stint
+from jigsaw_opt.scheduling.policy import JobState
+from jigsaw_opt.simulation.engine.event_log import EventLog, JobStatistics
+from jigsaw_opt.simulation.engine.records import SimulationOutcome, Stint
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.engine.simulation import Simulation
 from jigsaw_opt.text import counted
@@ -79,31 +80,29 @@ class _RecordOfTrace(Simulation):
 
     def close(self) -> SimulationOutcome:
         jobs, now_us = self.setting.workload.jobs, self.now_us
-        outcome, crowd, before = SimulationOutcome(now_us), Meter(), dict[int, int]()
+        log, before = EventLog(SimulationOutcome(now_us)), dict[int, int]()
         events = [(job.submit_us, 0, k) for k, job in enumerate(jobs) if job.submit_us <= now_us]
         events += [(min(now_us, job.end_us or 0), 1, k) for k, job in enumerate(jobs) if job.submit_us <= now_us]
         for time_us, is_end, k in sorted(events):
             if is_end:
-                lifetime_us = time_us - jobs[k].submit_us
-                mean = (crowd.at(time_us) - before[k]) / lifetime_us if lifetime_us else 1.0
-                self._note(outcome, k, mean)
+                self._note(log, k, before[k], time_us)
             else:
-                before[k] = crowd.at(time_us)
-            crowd.set(crowd.value + (-1 if is_end else 1), time_us)
-        outcome.jobs.sort(key=lambda record: record.index)
-        outcome.stints.sort(key=lambda stint: stint.end_us)
-        return outcome
+                before[k] = log.crowd.at(time_us)
+            log.crowd.set(log.crowd.value + (-1 if is_end else 1), time_us)
+        log.outcome.jobs.sort(key=lambda record: record.index)
+        log.outcome.stints.sort(key=lambda stint: stint.end_us)
+        return log.outcome
 
-    def _note(self, outcome: SimulationOutcome, index: int, crowd: float) -> None:
-        """Note where a job stands now."""
+    def _note(self, log: EventLog, index: int, crowd_before: int, time_us: int) -> None:
+        """Note where a job stands at the end of the record, or of its life before."""
         job, performance = self.setting.workload.jobs[index], self.setting.performance
         start_us, end_us = job.start_us or 0, job.end_us or 0
         held_us = max(0, min(end_us, self.now_us) - start_us)
         finish_us = end_us if end_us <= self.now_us else None
         work = performance.work(job)
         done = work if finish_us is not None else work * held_us // max(1, end_us - start_us)
-        begun = start_us if start_us <= self.now_us else None
-        figures = work, done, held_us * job.gpus, 0, performance.alone_us(job), crowd
-        outcome.jobs.append(JobRecord(index, begun, finish_us, *figures))
+        statistics = JobStatistics(crowd_before, start_us if start_us <= self.now_us else None)
+        active = JobState(index, job, work, done, held_us * job.gpus)
+        log.job(active, statistics, performance.alone_us(job), time_us, finish_us)
         if held_us:
-            outcome.stints.append(Stint(index, job.gpus, start_us, start_us + held_us))
+            log.outcome.stints.append(Stint(index, job.gpus, start_us, start_us + held_us))

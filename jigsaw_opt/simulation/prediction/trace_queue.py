@@ -83,7 +83,7 @@ def queue_at(setting: Setting, at_us: int, arrive: bool = True) -> TraceQueue:
     past = PastJobs(tuple(sorted(ended, key=_end_us)), arrive)
     names = named([job.name for job in wide])
     remarks = (f"{counted(len(wide), 'job')} left aside, as the cluster {_FEW}: {names}",) if wide else ()
-    return TraceQueue(ClusterQueue(at_us, jobs, len(jobs)), past, remarks)
+    return TraceQueue(ClusterQueue(at_us, jobs, tuple(shares.values()), next_job=len(jobs)), past, remarks)
 
 
 def waiting_job(workload: Workload, queue: ClusterQueue, name: str) -> int:

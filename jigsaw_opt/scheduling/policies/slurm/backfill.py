@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, groupby
+from itertools import accumulate
 from typing import ClassVar, NamedTuple
 
 from jigsaw_opt.errors import unsupported
@@ -20,7 +20,7 @@ from jigsaw_opt.scheduling.option_values import hours, hours_us
 from jigsaw_opt.scheduling.placement.placing import PLACEMENTS, FreeGpus
 from jigsaw_opt.scheduling.plain import TEXT, Plain, checked, fields, listed, rows, whole
 from jigsaw_opt.scheduling.policies import NamedPolicy, RigidScheduler
-from jigsaw_opt.scheduling.policies.slurm.server_reservations import ServerReservations, StepFunction
+from jigsaw_opt.scheduling.policies.slurm.server_reservations import ServerReservations, StepFunction, freed
 from jigsaw_opt.scheduling.policy import NEVER_STOPS, JobState, Observation
 
 _HOUR_US = 3_600_000_000
@@ -269,10 +269,7 @@ class BackfillScheduler(RigidScheduler):
 
     def _shadow(self, job: TraceJob, queue: _Queue) -> tuple[int, FreeGpus] | None:
         """Return when jobs that run are expected to leave enough GPUs, and those free then; None for never."""
-        later = queue.free.copy()
-        for end_us, those in groupby(sorted(queue.ends), key=lambda one: one[0]):
-            for _, gpus in those:
-                later.add(gpus)
+        for end_us, later in freed(queue.free, queue.ends):
             if later.copy().place(job, self.placement) is not None:
                 return end_us, later
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import reduce
 from itertools import groupby
 from math import inf
@@ -38,6 +38,15 @@ class StepFunction(Generic[Value]):
         return k
 
 
+def freed(free: FreeGpus, ends: Iterable[tuple[int, tuple[int, ...]]]) -> Iterator[tuple[int, FreeGpus]]:
+    """Yield each time at which jobs that run are expected to end, with what is free then: one object that changes."""
+    free = free.copy()
+    for end_us, those in groupby(sorted(ends), key=lambda one: one[0]):
+        for _, gpus in those:
+            free.add(gpus)
+        yield end_us, free
+
+
 class ServerReservations(StepFunction[tuple[FreeGpus, int]]):
     """The GPUs that running jobs leave free from now on, and the servers that are reserved, as a bit set.
 
@@ -52,11 +61,8 @@ class ServerReservations(StepFunction[tuple[FreeGpus, int]]):
         self._counts: dict[tuple[FreeGpus, int], int] = {}
         self._choice = setting.pool_choice
         self._found_for: defaultdict[object, list[tuple[int, int]]] = defaultdict(list)
-        for end_us, those in groupby(sorted(ends), key=lambda one: one[0]):
-            later = self.values[-1][0].copy()
-            for _, gpus in those:
-                later.add(gpus)
-            self.values[self.at(end_us)] = later, 0
+        for end_us, later in freed(free, ends):
+            self.values[self.at(end_us)] = later.copy(), 0
 
     def may_start(self, gpus: int, length_us: int) -> bool:
         """Return whether so many GPUs are free now that no reservation needs for so long."""
