@@ -88,19 +88,19 @@ def _head(form: str, plan: Plan, more: Json) -> str:
         **more,
         "solver": dict(plan.solver),
     }
-    return "".join(f"  {_line(key)}: {_line(value)},\n" for key, value in head.items())
+    return "".join(f"  {json_text(key)}: {json_text(value)},\n" for key, value in head.items())
 
 
 def _phase(phase: Phase) -> str:
     numbers = {"start_us": phase.start_us, "period_us": phase.period_us, "repeats": phase.repeats}
-    stated = ", ".join(f"{_line(key)}: {value}" for key, value in numbers.items())
+    stated = ", ".join(f"{json_text(key)}: {value}" for key, value in numbers.items())
     return f'{{{stated}, "jobs": [{_job_plans(phase.jobs, " " * 8)}]}}'
 
 
 def _job_plans(jobs: Sequence[JobPlan | TaskGraphJobPlan], margin: str) -> str:
     """Write job plans, each from a line of its own on, behind `margin`."""
     return ",".join(
-        f'\n{margin}{{"name": {_line(job.name)}, "gpus": {_line(job.gpus)}, "iterations": ['
+        f'\n{margin}{{"name": {json_text(job.name)}, "gpus": {json_text(job.gpus)}, "iterations": ['
         + ",".join(f"\n{margin}  {_iteration(iteration)}" for iteration in job.iterations)
         + "]}"
         for job in jobs
@@ -108,21 +108,18 @@ def _job_plans(jobs: Sequence[JobPlan | TaskGraphJobPlan], margin: str) -> str:
 
 
 def _iteration(iteration: Iteration | TaskGraphIteration) -> str:
-    if isinstance(iteration, TaskGraphIteration):
-        return f'{{"blocks": [{_executions(iteration.blocks)}], "transfers": [{_executions(iteration.transfers)}]}}'
-    blocks = [
-        f'{{"level": {block.level}, "start_us": {block.start_us}, "end_us": {block.end_us}}}'
-        for block in iteration.blocks
-    ]
-    transfers = [
-        f'{{"bucket": {transfer.bucket}, "start_us": {transfer.start_us}, "end_us": {transfer.end_us}}}'
-        for transfer in iteration.transfers
-    ]
-    return f'{{"blocks": [{", ".join(blocks)}], "transfers": [{", ".join(transfers)}]}}'
+    blocks, transfers = _executions(iteration.blocks, "level"), _executions(iteration.transfers, "bucket")
+    return f'{{"blocks": [{blocks}], "transfers": [{transfers}]}}'
 
 
-def _executions(executions: Sequence[Execution]) -> str:
-    return ", ".join(f'{{"start_us": {execution.start_us}, "end_us": {execution.end_us}}}' for execution in executions)
+def _executions(executions: Sequence[Execution], key: str) -> str:
+    """Write executions, each behind the number that it has under `key`, if it has one."""
+    numbers = (getattr(execution, key, None) for execution in executions)
+    heads = ("" if number is None else f'"{key}": {number}, ' for number in numbers)
+    return ", ".join(
+        f'{{{head}"start_us": {one.start_us}, "end_us": {one.end_us}}}'
+        for head, one in zip(heads, executions, strict=True)
+    )
 
 
 _BROKEN_OVER_LINES = {"cluster", "servers", "links", "models", "segments", "jobs", "layers"} | {
@@ -135,7 +132,7 @@ def _pretty(tree: Json, margin: str) -> Iterator[str]:
     inner = margin + "  "
     yield "{"
     for index, (key, value) in enumerate(tree.items()):
-        yield f"{',' if index else ''}{inner}{_line(key)}: "
+        yield f"{',' if index else ''}{inner}{json_text(key)}: "
         if isinstance(value, list) and value and key in _BROKEN_OVER_LINES:
             yield "["
             for number, item in enumerate(value):
@@ -143,14 +140,10 @@ def _pretty(tree: Json, margin: str) -> Iterator[str]:
                 if isinstance(item, dict) and "shape" in item:
                     yield from _pretty(item, f"{inner}  ")
                 else:
-                    yield _line(item)
+                    yield json_text(item)
             yield f"{inner}]"
         elif isinstance(value, dict) and value and (key in _BROKEN_OVER_LINES or "segments" in value):
             yield from _pretty(value, inner)
         else:
-            yield _line(value)
+            yield json_text(value)
     yield margin + "}"
-
-
-def _line(value: object) -> str:
-    return json_text(value)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
+from io import BytesIO
 from typing import Any
 
 from jigsaw_opt.documents.file_bytes import unpacked
@@ -57,14 +58,14 @@ def decode_trace(data: bytes, source: str = "trace.et") -> list[ChakraNode]:
     """Read the trace of a rank; as Chakra's own tools, also one that is packed by gzip."""
     metadata, node, _ = _messages()
     from google.protobuf.message import DecodeError
+    from google.protobuf.proto import parse_length_prefixed
 
     found: list[ChakraNode] = []
+    stream = BytesIO(unpacked(data, source, is_text=False))
     try:
-        for number, message in enumerate(_framed(unpacked(data, source, is_text=False))):
-            if number:
-                found.append(_decoded(node.FromString(message)))
-            else:
-                metadata.FromString(message)
+        parse_length_prefixed(metadata, stream)
+        while (message := parse_length_prefixed(node, stream)) is not None:
+            found.append(_decoded(message))
     except (ValueError, DecodeError) as error:
         told = f"is no execution trace of Chakra, or damaged behind {len(found)} nodes: {error}"
         raise InvalidInputError([Problem(source, told, code="damaged")]) from error
@@ -76,14 +77,17 @@ def decode_trace(data: bytes, source: str = "trace.et") -> list[ChakraNode]:
 def encode_trace(nodes: Sequence[ChakraNode]) -> bytes:
     """Return the trace of a rank; integers become the kind of attribute that Chakra's readers expect of each."""
     metadata, node, attribute = _messages()
-    messages = [metadata(version="1.0.0")]
+    from google.protobuf.proto import serialize_length_prefixed
+
+    stream = BytesIO()
+    serialize_length_prefixed(metadata(version="1.0.0"), stream)
     for each in nodes:
         own = [attribute(name=name, **{_KINDS[name]: value}) for name, value in each.attributes.items()]
         times = {"start_time_micros": each.start_us, "duration_micros": each.duration_us}
         waits = {"data_deps": each.after, "ctrl_deps": each.control}
-        messages.append(node(id=each.number, name=each.name, type=each.kind, attr=own, **waits, **times))
-    texts = [message.SerializeToString() for message in messages]
-    return b"".join(_length(len(text)) + text for text in texts)
+        message = node(id=each.number, name=each.name, type=each.kind, attr=own, **waits, **times)
+        serialize_length_prefixed(message, stream)
+    return stream.getvalue()
 
 
 _KINDS = {
@@ -107,32 +111,6 @@ def _decoded(message: Any) -> ChakraNode:
     return ChakraNode(message.id, message.name, message.type, waits, *times, attributes, control)
 
 
-def _framed(data: bytes) -> Iterator[bytes]:
-    """Yield the messages, each of which stands behind its length in groups of seven bits, lowest first."""
-    at = 0
-    while at < len(data):
-        size = shift = 0
-        while True:
-            if at == len(data) or shift > 63:
-                raise ValueError("it ends within the length of a message")
-            size |= (data[at] & 127) << shift
-            shift, at = shift + 7, at + 1
-            if data[at - 1] < 128:
-                break
-        if size > len(data) - at:
-            raise ValueError("it ends within a message")
-        yield data[at : at + size]
-        at += size
-
-
-def _length(size: int) -> bytes:
-    found = bytearray()
-    while size > 127:
-        found.append(size & 127 | 128)
-        size >>= 7
-    return bytes([*found, size])
-
-
 @cache
 def _messages() -> tuple[Any, Any, Any]:
     """Return the classes of metadata, nodes and attributes, which have a pool of their own beside Chakra's package."""
@@ -146,33 +124,34 @@ def _messages() -> tuple[Any, Any, Any]:
 
     file = FileDescriptorProto(name="chakra_trace.proto", package="ChakraProtoMsg", syntax="proto3")
 
-    def add(message: str, *fields: tuple[str, int, str, bool]) -> Any:
+    def add(message: str, **fields: tuple[int, str]) -> Any:
+        """Add a message; a star stands behind the kind of a repeated field."""
         made = file.message_type.add(name=message)
-        for name, number, kind, many in fields:
-            label = Field.LABEL_REPEATED if many else Field.LABEL_OPTIONAL
-            if kind == "attribute":
-                own = {"type": Field.TYPE_MESSAGE, "type_name": ".ChakraProtoMsg.AttributeProto"}
+        for name, (number, kind) in fields.items():
+            label = Field.LABEL_REPEATED if kind.endswith("*") else Field.LABEL_OPTIONAL
+            added = made.field.add(name=name, number=number, label=label)
+            if kind == "attribute*":
+                added.type, added.type_name = Field.TYPE_MESSAGE, ".ChakraProtoMsg.AttributeProto"
             else:
-                own = {"type": getattr(Field, f"TYPE_{kind.upper()}")}
-            made.field.add(name=name, number=number, label=label, **own)
+                added.type = getattr(Field, f"TYPE_{kind.rstrip('*').upper()}")
         return made
 
-    attribute = add("AttributeProto", ("name", 1, "string", False))
+    scalars = {f"{kind}_val": (3 + 2 * number, kind) for number, kind in enumerate(_SCALARS)}
+    attribute = add("AttributeProto", name=(1, "string"), **scalars)
     attribute.oneof_decl.add(name="value")
-    for number, kind in enumerate(_SCALARS):
-        of = getattr(Field, f"TYPE_{kind.upper()}")
-        attribute.field.add(name=f"{kind}_val", number=3 + 2 * number, type=of, label=1, oneof_index=0)
-    add("GlobalMetadata", ("version", 1, "string", False), ("attr", 2, "attribute", True))
+    for scalar in attribute.field[1:]:
+        scalar.oneof_index = 0
+    add("GlobalMetadata", version=(1, "string"), attr=(2, "attribute*"))
     add(
         "Node",
-        ("id", 1, "uint64", False),
-        ("name", 2, "string", False),
-        ("type", 3, "int32", False),  # an enumeration, which is written in the same way
-        ("ctrl_deps", 4, "uint64", True),
-        ("data_deps", 5, "uint64", True),
-        ("start_time_micros", 6, "uint64", False),
-        ("duration_micros", 7, "uint64", False),
-        ("attr", 10, "attribute", True),
+        id=(1, "uint64"),
+        name=(2, "string"),
+        type=(3, "int32"),  # an enumeration, which is written in the same way
+        ctrl_deps=(4, "uint64*"),
+        data_deps=(5, "uint64*"),
+        start_time_micros=(6, "uint64"),
+        duration_micros=(7, "uint64"),
+        attr=(10, "attribute*"),
     )
     pool = DescriptorPool()
     pool.Add(file)

@@ -8,7 +8,7 @@ iterations of the smallest batch, and the gradient's squared norm and variance, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -128,34 +128,31 @@ def _validations(folder: Path) -> list[tuple[int, Path]]:
     return sorted((int(path.stem.partition("-")[2]), path) for path in paths)
 
 
-def _table(path: Path, columns: Sequence[str]) -> JobTable:
-    return JobTable(read_text(path), str(path), columns, strict=True)
-
-
-def _samples(path: Path, *keys: str) -> Iterator[tuple[Row, PolluxSample]]:
-    table = _table(path, (*keys, "local_bsz", "step_time", "sync_time"))
-    empty = True
+def _rows(path: Path, what: str, *columns: str) -> Iterator[Row]:
+    """Yield the rows of a table, at least one, and raise what is noted of any."""
+    table = JobTable(read_text(path), str(path), columns, strict=True)
+    row = None
     for row in table:
-        empty = False
-        yield row, PolluxSample(row.integer("local_bsz"), row.real("step_time", _LEAST_S), row.real("sync_time"))
-    if empty:
-        table.lines.add(None, "has no measurement", code="empty")
+        yield row
+    if row is None:
+        table.lines.add(None, f"has no {what}", code="empty")
     table.lines.raise_if_any()
 
 
+def _samples(path: Path, *keys: str) -> Iterator[tuple[Row, PolluxSample]]:
+    for row in _rows(path, "measurement", *keys, "local_bsz", "step_time", "sync_time"):
+        yield row, PolluxSample(row.integer("local_bsz"), row.real("step_time", _LEAST_S), row.real("sync_time"))
+
+
 def _epochs(path: Path) -> tuple[Epoch, ...]:
-    table = _table(path, ("progress", "grad_sqr", "grad_var"))
     epochs: list[Epoch] = []
-    for row in table:
+    for row in _rows(path, "epoch", "progress", "grad_sqr", "grad_var"):
         epoch = Epoch(row.real("progress"), row.real("grad_sqr"), row.real("grad_var"))
         if row.good and not (epochs[-1].progress if epochs else 0.0) < epoch.progress <= _MOST_PROGRESS:
             row.add(f"progress does not grow, or beyond {_MOST_PROGRESS:g}: {epoch.progress:g}", code="out-of-range")
         if row.good and epoch.grad_sqr + epoch.grad_var < _LEAST_GRADIENT:
             row.add("the gradient has neither norm nor variance", code="missing-field")
         epochs.append(epoch)
-    if not epochs:
-        table.lines.add(None, "has no epoch", code="empty")
-    table.lines.raise_if_any()
     return tuple(epochs)
 
 

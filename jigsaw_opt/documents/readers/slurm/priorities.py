@@ -14,7 +14,7 @@ from jigsaw_opt.documents.readers.lines import Lines, within_themselves
 from jigsaw_opt.errors import InvalidInputError, Problem
 
 _ROOT = "root"
-_MOST = 2**32
+_MOST = 2**32 - 1
 _MOST_OF = 65_533
 """The greatest priority of a partition."""
 _OF_PARTITIONS = frozenset({"priorityjobfactor", "prioritytier"})
@@ -36,20 +36,12 @@ class SlurmConf(NamedTuple):
     def of_partitions(self, name: str, source: str) -> dict[str, int]:
         """Return a number of each partition, as ``PriorityTier``; 1 where none is stated, Slurm's default."""
         stated = {partition: own.get(name.lower(), "1") for partition, own in self.partitions.items()}
-        wrong = [
-            partition
-            for partition, text in stated.items()
-            if not (text.isascii() and text.isdecimal() and int(text) <= _MOST_OF)
-        ]
+        found = {partition: _whole(text, _MOST_OF) for partition, text in stated.items()}
+        told = f"is a whole number from 0 to {_MOST_OF}"
+        wrong = [f"{name} of partition {one!r} {told}" for one, number in found.items() if number is None]
         if wrong:
-            what = f"is a whole number from 0 to {_MOST_OF}"
-            raise InvalidInputError(
-                [
-                    Problem(source, f"{name} of partition {partition!r} {what}", code="out-of-range")
-                    for partition in wrong
-                ]
-            )
-        return {partition: int(text) for partition, text in stated.items()}
+            raise InvalidInputError(Problem(source, one, code="out-of-range") for one in wrong)
+        return {partition: number for partition, number in found.items() if number is not None}
 
 
 class Association(NamedTuple):
@@ -178,7 +170,13 @@ def _rows(lines: Lines, columns: Sequence[str], command: str) -> list[tuple[int,
 
 def _number(lines: Lines, number: int, column: str, text: str) -> int:
     """Return a whole number of a cell."""
-    if text.isascii() and text.isdecimal() and len(text) <= 10 and int(text) < _MOST:
-        return int(text)
+    if (found := _whole(text, _MOST)) is not None:
+        return found
     lines.add(number, f"{column} is a whole number below 2^32, not {text[:40]!r}", code="out-of-range")
     return 0
+
+
+def _whole(text: str, most: int) -> int | None:
+    """Return the whole number that a text is; None where it is none, or more than the most."""
+    good = text.isascii() and text.isdecimal() and len(text) <= 10 and int(text) <= most
+    return int(text) if good else None
