@@ -10,7 +10,7 @@ from typing import Any
 
 from jigsaw_opt.problem import Instance, Iteration, JobPlan, Model, Phase, Plan
 from jigsaw_opt.problem.measured.layers import LayerGraph
-from jigsaw_opt.problem.plan import Execution, TaskGraphIteration, TaskGraphJobPlan
+from jigsaw_opt.problem.plan import Block, Execution, TaskGraphIteration, TaskGraphJobPlan, Transfer
 from jigsaw_opt.problem.rules.keyed import plain
 from jigsaw_opt.problem.rules.model import check_layers
 from jigsaw_opt.problem.rules.report import Report
@@ -112,7 +112,7 @@ def _iteration(iteration: Iteration | TaskGraphIteration) -> str:
     return f'{{"blocks": [{blocks}], "transfers": [{transfers}]}}'
 
 
-def _executions(executions: Sequence[Execution], key: str) -> str:
+def _executions(executions: Sequence[Block | Transfer | Execution], key: str) -> str:
     """Write executions, each behind the number that it has under `key`, if it has one."""
     numbers = (getattr(execution, key, None) for execution in executions)
     heads = ("" if number is None else f'"{key}": {number}, ' for number in numbers)

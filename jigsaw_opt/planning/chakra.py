@@ -11,13 +11,12 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from jigsaw_opt.documents.readers.chakra.trace import (
-    ALL_REDUCE,
-    BARRIER,
     COLLECTIVE,
     COMPUTE,
     RECEIVE,
     SEND,
     ChakraNode,
+    Collective,
 )
 from jigsaw_opt.problem.compiled.activities import ActivityNetwork
 from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
@@ -154,8 +153,8 @@ class _Writer:
         size: dict[str, object] = {"comm_size": named.bytes}
         if not named.is_message:
             members = " ".join(str(self._rank[each]) for each in named.gpus)
-            kind = BARRIER if named.is_milestone else ALL_REDUCE
-            return COLLECTIVE, {**size, "comm_type": kind, "pg_name": members}
+            collective = Collective.BARRIER if named.is_milestone else Collective.ALL_REDUCE
+            return COLLECTIVE, {**size, "comm_type": int(collective), "pg_name": members}
         source, target = (self._rank[each] for each in named.gpus)
         kind = SEND if gpu == named.gpus[0] else RECEIVE
         return kind, {**size, "comm_src": source, "comm_dst": target, "comm_tag": number}

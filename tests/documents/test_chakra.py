@@ -11,18 +11,13 @@ from jigsaw_opt.cli import main
 from jigsaw_opt.documents import load_instance
 from jigsaw_opt.documents.readers.chakra.reading import read_chakra
 from jigsaw_opt.documents.readers.chakra.trace import (
-    ALL_GATHER,
-    ALL_REDUCE,
-    ALL_TO_ALL,
-    BARRIER,
-    BROADCAST,
     COLLECTIVE,
     COMPUTE,
     RECEIVE,
-    REDUCE_SCATTER,
     SEND,
     ChakraNode,
     ChakraRank,
+    Collective,
     decode_trace,
     encode_trace,
 )
@@ -35,8 +30,8 @@ from jigsaw_opt.solvers.solve import solve
 STORE = 3
 
 
-def reduced(number: int, size: int, *after: int, group: str = "0", kind: int = ALL_REDUCE) -> ChakraNode:
-    attributes = {"is_cpu_op": False, "comm_type": kind, "comm_size": size, "pg_name": group}
+def reduced(number: int, size: int, *after: int, group: str = "0", kind: int = Collective.ALL_REDUCE) -> ChakraNode:
+    attributes = {"is_cpu_op": False, "comm_type": int(kind), "comm_size": size, "pg_name": group}
     return ChakraNode(number, "all_reduce", COLLECTIVE, after, 0, 0, attributes)
 
 
@@ -84,12 +79,12 @@ def test_ranks_with_a_collective_are_a_job_of_blocks_and_transfers() -> None:
 @pytest.mark.parametrize(
     ("kind", "moved_over_each_link"),
     [
-        (ALL_REDUCE, 2 * 900 * 2 // 3),
-        (REDUCE_SCATTER, 900 * 2 // 3),
-        (ALL_TO_ALL, 900 * 2 // 3),
-        (ALL_GATHER, 900 * 2),
-        (BROADCAST, 900),
-        (BARRIER, 0),
+        (Collective.ALL_REDUCE, 2 * 900 * 2 // 3),
+        (Collective.REDUCE_SCATTER, 900 * 2 // 3),
+        (Collective.ALL_TO_ALL, 900 * 2 // 3),
+        (Collective.ALL_GATHER, 900 * 2),
+        (Collective.BROADCAST, 900),
+        (Collective.BARRIER, 0),
     ],
 )
 def test_a_collective_moves_as_many_bytes_as_its_kind_does_on_a_ring(kind: int, moved_over_each_link: int) -> None:
@@ -99,8 +94,12 @@ def test_a_collective_moves_as_many_bytes_as_its_kind_does_on_a_ring(kind: int, 
     (transfer,) = shape.transfers
     # A byte a microsecond over one link.
     assert transfer_us(transfer.bytes, 3, 3, 10**6, 0) == moved_over_each_link
-    names = {REDUCE_SCATTER: "reduce-scatter", ALL_TO_ALL: "all-to-all", ALL_GATHER: "all-gather"}
-    names |= {BROADCAST: "broadcast", BARRIER: "barrier"}
+    names = {
+        Collective.REDUCE_SCATTER: "reduce-scatter",
+        Collective.ALL_TO_ALL: "all-to-all",
+        Collective.ALL_GATHER: "all-gather",
+    }
+    names |= {Collective.BROADCAST: "broadcast", Collective.BARRIER: "barrier"}
     sentences = [sentence for sentence in told if "all-reduces" in sentence]
     expected = [f"collectives that are timed as ring all-reduces: 1 {names[kind]}"] if kind in names else []
     assert sentences == expected

@@ -16,11 +16,11 @@ from jigsaw_opt.cli import main
 from jigsaw_opt.documents import encode_layers, save_plan
 from jigsaw_opt.documents.readers.chakra.reading import read_chakra
 from jigsaw_opt.documents.readers.chakra.trace import (
-    BARRIER,
     COLLECTIVE,
     COMPUTE,
     RECEIVE,
     SEND,
+    Collective,
     decode_trace,
     encode_trace,
 )
@@ -315,7 +315,7 @@ def test_a_barrier_between_many_blocks_is_one_node_for_each_gpu() -> None:
     # The second iteration waits for the barrier, and this for all blocks of the first one.
     for nodes in traces.nodes:
         (barrier,) = (it for it in nodes if it.kind == COLLECTIVE and it.after)
-        assert barrier.attributes["comm_type"] == BARRIER and barrier.start_us == 60
+        assert barrier.attributes["comm_type"] == Collective.BARRIER and barrier.start_us == 60
         assert all(barrier.number in it.after for it in nodes if it.name.startswith("j 1 ") and it.kind == COMPUTE)
     assert earliest_end(traces) == 120
 

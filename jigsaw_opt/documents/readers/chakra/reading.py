@@ -16,8 +16,9 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from itertools import chain
 
-from jigsaw_opt.documents.readers.chakra import trace as chakra
 from jigsaw_opt.documents.readers.chakra.trace import (
     COLLECTIVE,
     COMPUTE,
@@ -25,6 +26,7 @@ from jigsaw_opt.documents.readers.chakra.trace import (
     SEND,
     ChakraNode,
     ChakraRank,
+    Collective,
     decode_trace,
 )
 from jigsaw_opt.errors import InvalidInputError, Problem
@@ -35,19 +37,7 @@ from jigsaw_opt.text import counted
 _MOST_OF_ALL = 1_000_000
 """Nodes of all ranks for which one trace stands."""
 _MOST_SIZE = 2**53 - 1
-_NAMES = {
-    chakra.ALL_REDUCE: "all-reduce",
-    chakra.REDUCE: "reduce",
-    chakra.ALL_GATHER: "all-gather",
-    chakra.GATHER: "gather",
-    chakra.SCATTER: "scatter",
-    chakra.BROADCAST: "broadcast",
-    chakra.ALL_TO_ALL: "all-to-all",
-    chakra.REDUCE_SCATTER: "reduce-scatter",
-    chakra.REDUCE_SCATTER_BLOCK: "reduce-scatter",
-    chakra.BARRIER: "barrier",
-}
-"""Names of the kinds of collectives that are known."""
+_NAMES: Mapping[int, str] = {kind: kind.told for kind in Collective}
 _UNSTATED = -1
 """The kind of a collective that states none."""
 _RANK = re.compile(r"\.([0-9]{1,9})\.et(\.gz)?$")
@@ -91,7 +81,7 @@ def read_chakra(
         if len(ranks[0].kept) * workers > _MOST_OF_ALL:
             told = f"has {len(ranks[0].kept)} nodes of a GPU for each of {workers} ranks; at most {_MOST_OF_ALL:,} fit"
             raise InvalidInputError([Problem(ranks[0].source, told, code="too-large")])
-        ranks = [ranks[0].again(number) for number in range(workers)]
+        ranks = [replace(ranks[0], number=number) for number in range(workers)]
     graph, kinds = _task_graph(ranks, gpu_type)
     if tell is not None:
         _tell(ranks, len(traces), kinds, tell)
@@ -134,7 +124,8 @@ class _Matching:
     def _ends(self, rank: ChakraRank, node: ChakraNode) -> tuple[int, int, int] | None:
         """Return source, target and tag of a message; None where its peer is not known, or it is of another rank."""
         own, other = ("comm_src", "comm_dst") if node.kind == SEND else ("comm_dst", "comm_src")
-        peer = node.attributes.get(other, _peer(node, rank.number, self._pairs))
+        group = self._pairs.get(str(node.attributes.get("pg_name")), set())
+        peer = node.attributes.get(other, next(iter(group - {rank.number}), None))
         if peer is None:
             told = f"does not say its {other}, and no group of two ranks does"
             self.problems.append(Problem(f"{rank.source}: node {node.number}", told, code="missing-field"))
@@ -185,7 +176,7 @@ class _Matching:
 
     def _size(self, parts: list[tuple[int, int]], kind: int | None = None) -> int:
         """Return the bytes of a transfer, which all of its ranks must state alike; of a collective as an all-reduce."""
-        if kind == chakra.BARRIER:
+        if kind == Collective.BARRIER:
             return 0
         stated = {}
         for index, number in parts:
@@ -242,32 +233,24 @@ def _pairs(ranks: list[ChakraRank]) -> dict[str, set[int]]:
     return {name: own for name, own in members.items() if len(own) == 2}
 
 
-def _peer(node: ChakraNode, rank: int, pairs: Mapping[str, set[int]]) -> int | None:
-    """Return the other rank of a node's process group; None where there is not just one other."""
-    return next(iter(pairs.get(str(node.attributes.get("pg_name")), set()) - {rank}), None)
-
-
 def _all_reduce_bytes(kind: int, size: int, ranks: int) -> int:
     """Return the bytes of a ring all-reduce that moves as much over each link as a collective of another kind."""
-    if kind in (chakra.REDUCE_SCATTER, chakra.REDUCE_SCATTER_BLOCK, chakra.SCATTER, chakra.ALL_TO_ALL):
+    if kind in (Collective.REDUCE_SCATTER, Collective.REDUCE_SCATTER_BLOCK, Collective.SCATTER, Collective.ALL_TO_ALL):
         return ceil_div(size, 2)
-    if kind in (chakra.ALL_GATHER, chakra.GATHER):
+    if kind in (Collective.ALL_GATHER, Collective.GATHER):
         return ceil_div(size * ranks, 2)
-    if kind in (chakra.BROADCAST, chakra.REDUCE):
+    if kind in (Collective.BROADCAST, Collective.REDUCE):
         return ceil_div(size * ranks, 2 * (ranks - 1))
-    return 0 if kind == chakra.BARRIER else size
+    return 0 if kind == Collective.BARRIER else size
 
 
 def _transfers_without_work(graph: TaskGraph) -> int:
     """Return how many transfers wait for no block."""
-    after: dict[str, list[str]] = defaultdict(list)
-    for edge in graph.edges:
-        after[edge.before].append(edge.after)
-    todo, reached = [block.name for block in graph.blocks], set[str]()
-    while todo:
-        later = [name for name in after[todo.pop()] if name not in reached]
-        reached.update(later)
-        todo += later
+    import networkx as nx
+
+    after = nx.DiGraph((edge.before, edge.after) for edge in graph.edges)
+    layers = nx.bfs_layers(after, [block.name for block in graph.blocks if block.name in after])
+    reached = set(chain.from_iterable(layers))
     return sum(transfer.name not in reached for transfer in graph.transfers)
 
 
@@ -281,7 +264,7 @@ def _tell(ranks: list[ChakraRank], files: int, kinds: Counter[int], tell: Callab
     for collective, number in kinds.items():
         unnamed = "of no stated kind" if collective == _UNSTATED else "of a kind that is unknown"
         others[_NAMES.get(collective, unnamed)] += number
-    del others[_NAMES[chakra.ALL_REDUCE]]
+    del others[_NAMES[Collective.ALL_REDUCE]]
     if others:
         told = ", ".join(f"{number} {name}" for name, number in others.items())
         tell(f"collectives that are timed as ring all-reduces: {told}")

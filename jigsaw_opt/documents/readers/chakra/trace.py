@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
@@ -26,12 +27,21 @@ from jigsaw_opt.errors import InvalidInputError, MissingEngineError, Problem
 
 COMPUTE, SEND, RECEIVE, COLLECTIVE = 4, 5, 6, 7
 """Types of the nodes that a schedule has; others are metadata, and loads and stores of memory."""
-ALL_REDUCE, REDUCE, ALL_GATHER, GATHER, SCATTER, BROADCAST, ALL_TO_ALL, REDUCE_SCATTER = range(8)
-REDUCE_SCATTER_BLOCK, BARRIER = 8, 9
-"""Kinds of a collective, in its attribute ``comm_type``."""
 _SCALARS: tuple[str, ...] = ("double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64")
 _SCALARS += ("fixed32", "fixed64", "sfixed32", "sfixed64", "bool", "string", "bytes")
 """Kinds of a value that an attribute may have; the field of each is two behind the field before, from 3."""
+
+
+class Collective(IntEnum):
+    """Kinds of a collective, in its attribute ``comm_type``."""
+
+    ALL_REDUCE, REDUCE, ALL_GATHER, GATHER, SCATTER, BROADCAST, ALL_TO_ALL, REDUCE_SCATTER = range(8)
+    REDUCE_SCATTER_BLOCK, BARRIER = 8, 9
+
+    @property
+    def told(self) -> str:
+        """What messages call it."""
+        return self.name.lower().replace("_", "-").removesuffix("-block")
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,10 +242,6 @@ class ChakraRank:
         left_out.update({"control dependencies of the CPU, which say who called whom": calls} if calls else {})
         left_out.update({"control dependencies on nodes that are not there": absent} if absent else {})
         return cls(number, source, kept, _waits(waits, kept, order), left_out)
-
-    def again(self, number: int) -> ChakraRank:
-        """Return the same nodes as another rank."""
-        return ChakraRank(number, self.source, self.kept, self.after, self.left_out)
 
     def called(self, number: int) -> str:
         """Return the name of a node in the task graph."""

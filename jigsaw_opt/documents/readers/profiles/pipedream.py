@@ -192,25 +192,16 @@ def _groups(graph: _ProfileGraph, order: list[str]) -> list[Group]:
 
 
 def _cuts(graph: _ProfileGraph, active: list[str]) -> set[str]:
-    """Return the nodes of `active`, in topological order, that every path among them passes through.
+    """Return the nodes of `active` that every path among them passes through: those that dominate its end."""
+    import networkx as nx
 
-    Such a node has no sink before it and no source after it, and no edge jumps over it.
-    """
-    position = {name: index for index, name in enumerate(active)}
-    sinks = graph.sinks()
-    # Place of the last node that an edge leads to from each node; a sink reaches behind all of them, so no later node
-    # is one that all paths pass through.
-    reach = [len(active) if name in sinks else 0 for name in active]
-    last_source = 0
-    for head, index in position.items():
-        tails = [position[tail] for tail in graph.before[head] if tail in position]
-        if not tails:
-            last_source = index
-        for tail in tails:
-            reach[tail] = max(reach[tail], index)
-    cuts, furthest = set(), 0
-    for name, index in position.items():
-        if furthest <= index >= last_source:
-            cuts.add(name)
-        furthest = max(furthest, reach[index])
+    begin, end = " begin", " end"  # no name has a blank
+    among = set(active)
+    paths = nx.DiGraph((tail, head) for head in active for tail in graph.before[head] if tail in among)
+    paths.add_nodes_from((*active, begin, end))
+    paths.add_edges_from([(begin, name) for name in active if not paths.in_degree(name)])
+    paths.add_edges_from([(name, end) for name in active if not paths.out_degree(name)])
+    above, cuts, at = nx.immediate_dominators(paths, begin), set[str](), end
+    while (at := above.get(at, begin)) != begin:
+        cuts.add(at)
     return cuts
