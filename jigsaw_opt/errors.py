@@ -37,6 +37,7 @@ __all__ = [
     "spelled_by",
     "unsupported",
     "with_article",
+    "wrong_input",
 ]
 
 _GIVERS = {
@@ -242,6 +243,11 @@ class InvalidInputError(JigsawError):
     def __reduce__(self) -> tuple[type[InvalidInputError], tuple[tuple[Problem, ...]]]:
         """Return how to make it anew in another process."""
         return type(self), (self.problems,)
+
+
+def wrong_input(path: str, message: str, hint: str = "", *, code: Code) -> InvalidInputError:
+    """Return the error of an input with one problem."""
+    return InvalidInputError([Problem(path, message, hint, code)])
 
 
 class InfeasibleError(JigsawError):

@@ -9,7 +9,7 @@ from typing import Any
 
 from jigsaw_opt.arguments import typed
 from jigsaw_opt.documents.decoding import decode_instance_tree
-from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.errors import wrong_input
 from jigsaw_opt.problem import Cluster, Depth, FullDepth, Instance, Job, Link, Model, Segment, TaskGraph, TaskGraphJob
 from jigsaw_opt.problem.instance import FORMAT, Horizon, Objective
 from jigsaw_opt.problem.network.route_policy import RoutePolicy
@@ -361,4 +361,4 @@ def _require(kind: str, name: str, known: Iterable[Job | TaskGraphJob | Link], p
     names = [one.name for one in known]
     if name not in names:
         told = f'no {kind} is called "{name}"'
-        raise InvalidInputError([Problem(place, told, suggestion(str(name), names), code="unknown-name")])
+        raise wrong_input(place, told, suggestion(str(name), names), code="unknown-name")

@@ -17,7 +17,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
-from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, UsageError, reason_of
+from jigsaw_opt.errors import InvalidInputError, JigsawError, UsageError, reason_of, wrong_input
 from jigsaw_opt.system.interrupts import held, keeps
 
 MOST_BYTES = 2 * 2**30
@@ -53,9 +53,7 @@ def read_file(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
         with Path(path).open("rb", buffering=0) as file:
             return _all_of(file, path, most)
     except (OSError, ValueError) as error:  # ValueError: a null character in the name
-        raise InvalidInputError(
-            [Problem(os.fspath(path) or ".", f"cannot be read: {reason_of(error)}", code="unreadable")]
-        ) from error
+        raise wrong_input(os.fspath(path) or ".", f"cannot be read: {reason_of(error)}", code="unreadable") from error
 
 
 def read_text(path: str | os.PathLike[str]) -> bytes:
@@ -81,9 +79,7 @@ def _all_of(file: BinaryIO, path: str | os.PathLike[str], most: int) -> bytes:
 
 
 def _too_large(path: str | os.PathLike[str], found: str, most: int) -> InvalidInputError:
-    return InvalidInputError(
-        [Problem(os.fspath(path), f"too large: {found}, and at most {most} are read", code="too-large")]
-    )
+    return wrong_input(os.fspath(path), f"too large: {found}, and at most {most} are read", code="too-large")
 
 
 def unpacked(data: bytes, source: str, most: int = _MOST_STREAMED, *, is_text: bool = True) -> bytes:
@@ -94,14 +90,14 @@ def unpacked(data: bytes, source: str, most: int = _MOST_STREAMED, *, is_text: b
     """
     data = _inflated(data, source, most) if data.startswith(_GZIP) else data
     if form := next((form for mark, form in _PACKED.items() if data.startswith(mark)), None):
-        raise InvalidInputError([Problem(source, f"is packed by {form}", "unpack it, or use gzip", code="not-text")])
+        raise wrong_input(source, f"is packed by {form}", "unpack it, or use gzip", code="not-text")
     if not is_text or not data.startswith(_UTF_16):
         return data.removeprefix(codecs.BOM_UTF8) if is_text else data
     try:
         return data.decode("utf-16").encode()
     except UnicodeDecodeError as error:
         told = f"not UTF-16, which its first bytes state: {error.reason} at byte {error.start}"
-        raise InvalidInputError([Problem(source, told, "save it as UTF-8", code="not-text")]) from error
+        raise wrong_input(source, told, "save it as UTF-8", code="not-text") from error
 
 
 def _inflated(data: bytes, source: str, most: int) -> bytes:
@@ -109,17 +105,10 @@ def _inflated(data: bytes, source: str, most: int) -> bytes:
     try:
         found = gzip.GzipFile(fileobj=BytesIO(data)).read(most + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise InvalidInputError([Problem(source, f"cannot be unpacked: {error}", code="unreadable")]) from error
+        raise wrong_input(source, f"cannot be unpacked: {error}", code="unreadable") from error
     if len(found) > most:
-        raise InvalidInputError(
-            [
-                Problem(
-                    source,
-                    f"too large: it unpacks to more than {most} bytes",
-                    "unpack it with gunzip",
-                    code="too-large",
-                )
-            ]
+        raise wrong_input(
+            source, f"too large: it unpacks to more than {most} bytes", "unpack it with gunzip", code="too-large"
         )
     return found
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import PurePath
 
 from jigsaw_opt.documents.readers.lines import Lines
-from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.errors import InvalidInputError, Problem, wrong_input
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.task_graph import Edge, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
@@ -200,7 +200,7 @@ def _instance(name: str, jobs: Sequence[Sequence[tuple[int, int]]], source: str,
     if left_out:
         tell(f"{source}: left out: {counted(left_out, 'operation')} without a duration, which need no machine")
     if not blocks:
-        raise InvalidInputError([Problem(source, "has no operation with a duration", code="empty")])
+        raise wrong_input(source, "has no operation with a duration", code="empty")
     slots = sorted({block.slots[0] for block in blocks})
     graph = TaskGraph(tuple(map(Slot, slots)), tuple(blocks), (), tuple(edges))
     cluster = Cluster((Server("shop", _TYPE, len(slots), 1, 1),))

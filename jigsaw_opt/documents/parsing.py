@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from jigsaw_opt.documents.file_bytes import MEMORY_FOR_ANY, MOST_MEMORY_A_BYTE
-from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.errors import wrong_input
 from jigsaw_opt.problem.rules.report import Repeats, Report, quoted, report_oddities
 
 _KEY = re.compile(r"(?:---\s*\n)?[A-Za-z]\w*:(?:\s|$)")
@@ -48,7 +48,7 @@ def checked(read: Callable[[Report], Any], source: str, check: Callable[[Any, Re
         if tree is not None:
             check(tree, report)
     except RecursionError:
-        raise InvalidInputError([Problem(source, "nested too deeply", code="too-deep")]) from None
+        raise wrong_input(source, "nested too deeply", code="too-deep") from None
     report.raise_if_any()
     return tree
 

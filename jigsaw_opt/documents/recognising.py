@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from jigsaw_opt.documents.file_bytes import unpacked_head
 from jigsaw_opt.documents.readers.traces import READERS
-from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.errors import InvalidInputError, wrong_input
 
 _HEAD = 65_536
 _TOPOLOGY = re.compile(r"(?:\s|\x1b\[[0-9;]*m)*GPU0\s")
@@ -84,7 +84,7 @@ def expecting(data: bytes | str, source: str, *forms: str) -> Iterator[None]:
             raise
         message = f"looks like {FORMS[found].what}, not {' or '.join(FORMS[form].what for form in wanted)}"
         hint = f"it is taken by {FORMS[found].taken.replace('FILE', source)}"
-        raise InvalidInputError([Problem(source, message, hint, code="unknown-format")]) from error
+        raise wrong_input(source, message, hint, code="unknown-format") from error
 
 
 def _by_name(source: str, wanted: Sequence[str]) -> str | None:

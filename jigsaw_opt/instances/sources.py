@@ -18,7 +18,7 @@ from jigsaw_opt.documents.readers.table import Accept, anything
 from jigsaw_opt.documents.readers.traces import READERS, read_trace
 from jigsaw_opt.documents.readers.workload_csv import columns_of
 from jigsaw_opt.documents.recognising import expecting
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, malformed
+from jigsaw_opt.errors import UsageError, malformed, wrong_input
 from jigsaw_opt.instances.catalogue import load, names
 from jigsaw_opt.instances.families import families, generate
 from jigsaw_opt.problem.instance import Instance, Objective
@@ -57,14 +57,10 @@ def instance_from(source: str) -> Instance:
             return load(source)
         if source in workload_names():
             hint = f"it is taken by jigsaw simulate --workload {source}, and jigsaw new --jobs {source}"
-            raise InvalidInputError(
-                [Problem(source, "is a bundled workload, not an instance", hint, code="unknown-format")]
-            )
+            raise wrong_input(source, "is a bundled workload, not an instance", hint, code="unknown-format")
         hint = _hint(source)
         if hint:
-            raise InvalidInputError(
-                [Problem(source, "there is no such file, bundled instance or family", hint, code="unknown-name")]
-            )
+            raise wrong_input(source, "there is no such file, bundled instance or family", hint, code="unknown-name")
     return load_instance(source)
 
 
@@ -74,14 +70,10 @@ def workload_path(source: str) -> str | Path:
     if found is None and not exists(source):
         if source in names():
             hint = f"it is taken by jigsaw solve {source}, and --cluster {source}"
-            raise InvalidInputError(
-                [Problem(source, "is a bundled instance, not a workload", hint, code="unknown-format")]
-            )
+            raise wrong_input(source, "is a bundled instance, not a workload", hint, code="unknown-format")
         hint = suggestion(source, workload_names())
         if hint:
-            raise InvalidInputError(
-                [Problem(source, "there is no such file or bundled workload", hint, code="unknown-name")]
-            )
+            raise wrong_input(source, "there is no such file or bundled workload", hint, code="unknown-name")
     return found or source
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.errors import UsageError, wrong_input
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
@@ -154,7 +154,7 @@ class Instance(_Noting, CheckedPart, definition="#"):
             It has no job.
         """
         if not self.jobs:
-            raise InvalidInputError([Problem("$.jobs", "there is no job, so nothing is to be planned", code="empty")])
+            raise wrong_input("$.jobs", "there is no job, so nothing is to be planned", code="empty")
 
     @property
     def data_parallel(self) -> tuple[Job, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Protocol, Self
 
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.errors import UsageError, wrong_input
 from jigsaw_opt.problem.instance import Instance, in_a_period
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.text import counted
@@ -413,7 +413,7 @@ class Plan:
         """
         if self.moved:
             named = f"job {self.moved[0]!r} of the plan has other GPUs in another phase"
-            raise InvalidInputError([Problem("$.groups", f"{named}; {why}", code="unsupported")])
+            raise wrong_input("$.groups", f"{named}; {why}", code="unsupported")
 
     def all_phases(self) -> Iterator[tuple[int, int, Phase]]:
         """Yield every phase with the number of its group and its own number in it."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
 
-from jigsaw_opt.errors import Code, InvalidInputError, Problem
+from jigsaw_opt.errors import Code, InvalidInputError, Problem, wrong_input
 from jigsaw_opt.text import printable
 
 LARGEST = 2**53 - 1
@@ -294,9 +294,7 @@ class Workload:
 
     def __post_init__(self) -> None:
         if not isinstance(self.jobs, Iterable):
-            raise InvalidInputError(
-                [Problem("$.jobs", f"must be a list of jobs; is {_shown(self.jobs)}", code="wrong-type")]
-            )
+            raise wrong_input("$.jobs", f"must be a list of jobs; is {_shown(self.jobs)}", code="wrong-type")
         jobs = tuple(self.jobs)
         if not all(isinstance(job, TraceJob) and type(job.submit_us) is int for job in jobs):
             found = ((k, problem) for k, job in enumerate(jobs) for problem in _problems(job))

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, ClassVar, Self
 
 from jigsaw_opt.documents.decoding import field_values
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.errors import UsageError, wrong_input
 from jigsaw_opt.problem.rules.keyed import plain
 from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.rules.schemas import shipped
@@ -95,7 +95,7 @@ def require_newest(tree: Plain, newest: str, path: str) -> None:
     given = tree.get("format") if isinstance(tree, dict) else None
     if isinstance(given, str) and given != newest and given.startswith(newest.partition("/")[0] + "/"):
         told = f"is a document {given!r}; only {newest!r} is read"
-        raise InvalidInputError([Problem(path, told, "start anew", code="outdated")])
+        raise wrong_input(path, told, "start anew", code="outdated")
 
 
 @cache

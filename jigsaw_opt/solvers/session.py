@@ -8,7 +8,7 @@ from typing import Unpack
 
 from jigsaw_opt.arguments import typed
 from jigsaw_opt.documents import add_job
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, unsupported
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, unsupported, wrong_input
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
@@ -101,7 +101,7 @@ class Session:
         """
         left = tuple(job for job in self.instance.jobs if job.name != name)
         if len(left) == len(self.instance.jobs):
-            raise InvalidInputError([Problem("$.jobs", f'no job is called "{name}"', code="unknown-name")])
+            raise wrong_input("$.jobs", f'no job is called "{name}"', code="unknown-name")
         self.instance = altered(self.instance, jobs=left)
         self._begun.discard(name)
         if self._plan is not None:
@@ -163,7 +163,7 @@ class Session:
             As `solve` does. Where no job is left, or the deadline of one has passed, it is an `InvalidInputError`.
         """
         if not self.instance.jobs:
-            raise InvalidInputError([Problem("$.jobs", "no job is left in the session; add one", code="wrong-count")])
+            raise wrong_input("$.jobs", "no job is left in the session; add one", code="wrong-count")
         passed = [problem for job in self.instance.data_parallel for problem in self._passed(job)]
         if passed:
             raise InvalidInputError(passed)

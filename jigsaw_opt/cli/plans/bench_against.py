@@ -11,7 +11,7 @@ from jigsaw_opt.cli.common.arguments import Arguments
 from jigsaw_opt.cli.common.output import note, print_table
 from jigsaw_opt.cli.common.sweeping import Rows
 from jigsaw_opt.cli.plans.check import CHECK_FAILED
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.errors import Problem, UsageError, wrong_input
 from jigsaw_opt.text import counted, named
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Gate:
         if not any(key in self._old for key, _ in new):
             what = f"none of its {len(self._old)} runs has the instance, solver, seed, limits and threads of a new one"
             what += "".join(_only_difference([*self._old.values()], [labels for _, labels in new]))
-            raise InvalidInputError([Problem(str(self.folder), what, code="mismatch")])
+            raise wrong_input(str(self.folder), what, code="mismatch")
 
     def judge(self, rows: Rows) -> Mapping[str, Any]:
         """Compare runs with the older ones; what the summary says of it."""

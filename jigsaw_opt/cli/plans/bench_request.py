@@ -7,7 +7,13 @@ from collections.abc import Callable
 from math import isfinite
 from typing import TYPE_CHECKING, TypeVar, get_args
 
-from jigsaw_opt.errors import InvalidInputError, MissingEngineError, Problem, Problems, UsageError, malformed
+from jigsaw_opt.errors import (
+    MissingEngineError,
+    Problems,
+    UsageError,
+    malformed,
+    wrong_input,
+)
 from jigsaw_opt.text import nearest, readable, suggestion
 
 if TYPE_CHECKING:
@@ -117,9 +123,7 @@ def _entries(source: str) -> list[Entry]:
         return [Entry(source, name, load(name)) for name in names(source)]
     hint = suggestion(source, sets())
     if hint and source.isalpha():  # as names of sets are, and no others
-        raise InvalidInputError(
-            [Problem(source, "there is no such file, set, instance or family", hint, code="unknown-name")]
-        )
+        raise wrong_input(source, "there is no such file, set, instance or family", hint, code="unknown-name")
     group = source.partition(":")[0].partition("/")[0]
     return [Entry(group, source, instance_from(source))]
 

@@ -9,7 +9,7 @@ from itertools import count
 from typing import NoReturn
 
 from jigsaw_opt.documents.file_bytes import MEMORY_FOR_ANY, MOST_MEMORY_A_BYTE
-from jigsaw_opt.errors import Code, InvalidInputError, Problem
+from jigsaw_opt.errors import Code, InvalidInputError, Problem, wrong_input
 from jigsaw_opt.problem.rules.report import Report
 
 _LARGEST = 2**53 - 1
@@ -38,7 +38,7 @@ class Lines:
             text = data if isinstance(data, str) or data.decode() else b""
         except UnicodeDecodeError as error:
             wrong = f"not UTF-8: {error.reason} at byte {error.start}"
-            raise InvalidInputError([Problem(source, wrong, _SAVE, code="not-text")]) from error
+            raise wrong_input(source, wrong, _SAVE, code="not-text") from error
         self._data = text.removeprefix("\ufeff") if isinstance(text, str) else text.removeprefix(BOM_UTF8)
 
     @property

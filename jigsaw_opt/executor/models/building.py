@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, out_of_range, unsupported
+from jigsaw_opt.errors import UsageError, out_of_range, unsupported, wrong_input
 from jigsaw_opt.executor.catalogue import check_trust, resolve
 from jigsaw_opt.executor.models.importing import blame_own_code, own_function
 from jigsaw_opt.executor.models.leveled_model import LeveledModel
@@ -135,9 +135,7 @@ def build(name: str, model: Model, trusted: Collection[str] = (), seed: int = 0)
     """
     place: Place = (("$", "models"), name)
     if model.executor is None:
-        raise InvalidInputError(
-            [Problem(f"$.models.{name}", 'has no "executor", so it cannot be built', code="missing-field")]
-        )
+        raise wrong_input(f"$.models.{name}", 'has no "executor", so it cannot be built', code="missing-field")
     entry = model.executor
     network = build_network(entry["zoo"], entry["arguments"], trusted, seed, (place, "executor"))
     report = Report()

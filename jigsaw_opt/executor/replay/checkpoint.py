@@ -20,7 +20,7 @@ import torch.distributed as dist
 from jigsaw_opt.documents import instance_sha256, make_folder, write_atomically
 from jigsaw_opt.documents.file_bytes import read_file, remove_abandoned
 from jigsaw_opt.documents.replay import plan_sha256
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, argument
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, argument, wrong_input
 from jigsaw_opt.executor.hosts.host import HostWorker
 from jigsaw_opt.executor.schedules.request import ReplayRequest
 from jigsaw_opt.executor.user_code.likeness import ANYTHING, UNREADABLE, compare
@@ -129,9 +129,7 @@ class Checkpoint:
         except UNREADABLE as error:
             first = str(error).partition("\n")[0]
             hint = "it may be damaged: without this file --resume goes on from the last iteration that is whole"
-            raise InvalidInputError(
-                [Problem(str(path), f"cannot be loaded: {first}", hint, code="unreadable")]
-            ) from error
+            raise wrong_input(str(path), f"cannot be loaded: {first}", hint, code="unreadable") from error
         report = Report()
         own = worker.trained_state(iteration)
         compare(state, own, f"{path} $", report)
@@ -145,9 +143,7 @@ class Checkpoint:
             worker.load(state)
         except (*UNREADABLE, UsageError) as error:
             first = str(error).partition("\n")[0]
-            raise InvalidInputError(
-                [Problem(str(path), f"does not fit the training: {first}", code="mismatch")]
-            ) from error
+            raise wrong_input(str(path), f"does not fit the training: {first}", code="mismatch") from error
 
     def _path(self, job: int, slot: int, iteration: int) -> Path:
         return self._folder / f"job{job}-worker{slot}-iteration{iteration}.pt"

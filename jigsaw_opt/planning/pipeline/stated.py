@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jigsaw_opt.errors import InvalidInputError, Problem, unsupported
+from jigsaw_opt.errors import unsupported, wrong_input
 from jigsaw_opt.planning.pipeline.orders import Orders, Pass, PipelineLayout
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Block, Execution, Plan
@@ -36,14 +36,10 @@ def only_pipeline(instance: Instance) -> tuple[int, PipelineLayout]:
             found[number] = layout
     if len(found) > 1:
         names = ", ".join(repr(instance.jobs[number].name) for number in found)
-        raise InvalidInputError(
-            [Problem("$.jobs", f"has several pipelines, {names}; one is taken here", code="ambiguous")]
-        )
+        raise wrong_input("$.jobs", f"has several pipelines, {names}; one is taken here", code="ambiguous")
     if not found:
         report.raise_if_any()
-        raise InvalidInputError(
-            [Problem("$.jobs", "has no pipeline", "jigsaw pipeline -o INSTANCE makes one", code="empty")]
-        )
+        raise wrong_input("$.jobs", "has no pipeline", "jigsaw pipeline -o INSTANCE makes one", code="empty")
     return next(iter(found.items()))
 
 

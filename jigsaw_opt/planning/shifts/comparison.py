@@ -7,7 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from jigsaw_opt.errors import InvalidInputError, OutOfTimeError, Problem, UsageError, argument, out_of_range
+from jigsaw_opt.errors import (
+    OutOfTimeError,
+    UsageError,
+    argument,
+    out_of_range,
+    wrong_input,
+)
 from jigsaw_opt.planning.limits import Limits
 from jigsaw_opt.planning.shifts.affinity import TimeShifts, time_shifts
 from jigsaw_opt.planning.shifts.jobs import RepeatedJob, WorkerGpus, draw_placement, placement_of, repeated_jobs
@@ -77,7 +83,7 @@ def compare(
             raise out_of_range(name, f"{argument(name)} is at least {fewest}, not {value}")
     if instance.horizon != "cyclic":
         told = "time shifts are for jobs that repeat for ever; jobs end on a finite horizon, also in phases that repeat"
-        raise InvalidInputError([Problem("$.horizon", told, code="unsupported")])
+        raise wrong_input("$.horizon", told, code="unsupported")
     if instance.task_graph_jobs:
         raise UsageError(
             f"job {instance.task_graph_jobs[0].name!r} has a task graph; time shifts are for data-parallel jobs",

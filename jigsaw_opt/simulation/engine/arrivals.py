@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from graphlib import CycleError, TopologicalSorter
 
-from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.errors import wrong_input
 from jigsaw_opt.problem.workload import TraceJob
 
 _MOST_NAMES = 5
@@ -117,4 +117,4 @@ def _refuse_cycles(jobs: Sequence[TraceJob], before: dict[int, set[int]]) -> Non
         *cycle, _ = reversed(error.args[1])
         first = cycle.index(min(cycle))
         names = ", ".join(repr(jobs[k].name) for k in [*cycle[first:], *cycle[:first]][:_MOST_NAMES])
-        raise InvalidInputError([Problem("$.jobs", f"jobs wait for each other: {names}", code="cycle")]) from None
+        raise wrong_input("$.jobs", f"jobs wait for each other: {names}", code="cycle") from None

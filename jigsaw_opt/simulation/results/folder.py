@@ -19,7 +19,7 @@ from typing import Any
 from jigsaw_opt.documents import exists, make_folder, require_writable, write_atomically
 from jigsaw_opt.documents.file_bytes import read_file, require_alone
 from jigsaw_opt.documents.parsing import collection_paused, parse
-from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, UsageError
+from jigsaw_opt.errors import JigsawError, UsageError, wrong_input
 from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.scheduling.plain import ANYTHING, TEXT, Plain, checked, fields, require_newest, whole
 from jigsaw_opt.simulation.engine.recorded import simulation_of
@@ -62,7 +62,7 @@ def restore(data: bytes, fresh: Simulation, inputs: str, source: str) -> Simulat
             _compare(tree, inputs, source)
             fresh.restore(tree["state"], f"{source} $.state")
         except RecursionError:
-            raise InvalidInputError([Problem(source, "nested too deeply", code="too-deep")]) from None
+            raise wrong_input(source, "nested too deeply", code="too-deep") from None
     return fresh
 
 
@@ -72,16 +72,16 @@ def _document(data: bytes, source: str) -> dict[str, Any]:
     report.raise_if_any()
     require_newest(tree, _FORMAT, source)
     if not isinstance(tree, dict) or tree.get("format") != _FORMAT:
-        raise InvalidInputError([Problem(source, "is not a snapshot of a simulation", code="unknown-format")])
+        raise wrong_input(source, "is not a snapshot of a simulation", code="unknown-format")
     return checked(tree, _SHAPE, f"{source} $")  # type: ignore[no-any-return]
 
 
 def _compare(tree: dict[str, Any], inputs: str, source: str) -> None:
     if tree["inputs"] != _digest(inputs):
         hint = "it goes on only with the inputs, policy and options that it was started with"
-        raise InvalidInputError([Problem(source, "is a snapshot of other inputs", hint, code="mismatch")])
+        raise wrong_input(source, "is a snapshot of other inputs", hint, code="mismatch")
     if tree["state_sha256"] != _digest(_text(tree["state"])):
-        raise InvalidInputError([Problem(source, "is damaged: what it holds is not what was written", code="damaged")])
+        raise wrong_input(source, "is damaged: what it holds is not what was written", code="damaged")
 
 
 def _text(value: Plain, allow_nan: bool = True) -> str:

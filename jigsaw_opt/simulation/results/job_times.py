@@ -12,7 +12,7 @@ from jigsaw_opt.documents.csv_text import restored
 from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.documents.parsing import parsed
 from jigsaw_opt.documents.readers.table import JobTable, Row
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, unsupported
+from jigsaw_opt.errors import UsageError, unsupported, wrong_input
 from jigsaw_opt.text import named, readable, suggestion
 
 _REQUIRED = ("name", "submit_s", "start_s", "finish_s", "held_s", "alone_s", "restarts")
@@ -71,7 +71,7 @@ def _table(folder: Path) -> JobTable:
     path = folder / "jobs.csv"
     if not exists(path):
         told, hint = f"holds no simulation: it has no {path.name}", "that of `jigsaw simulate` without --sweep does"
-        raise InvalidInputError([Problem(str(folder), told, hint, code="unreadable")])
+        raise wrong_input(str(folder), told, hint, code="unreadable")
     return JobTable(read_text(path), str(path), _REQUIRED, strict=True)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from jigsaw_opt.documents.file_bytes import read_text
-from jigsaw_opt.errors import Code, InvalidInputError, Problem
+from jigsaw_opt.errors import Code, InvalidInputError, Problem, wrong_input
 from jigsaw_opt.solvers.params import SearchParams
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ def from_toml(text: str, source: str = "parameters") -> SearchParams:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InvalidInputError([Problem(source, f"is not TOML: {error}", code="malformed")]) from error
+        raise wrong_input(source, f"is not TOML: {error}", code="malformed") from error
     problems: list[Problem] = []
     params = _decoded(SearchParams, document, "$", problems)
     problems += _unknown_moves(params.without)

@@ -29,7 +29,7 @@ from jigsaw_opt.documents.readers.chakra.trace import (
     Collective,
     decode_trace,
 )
-from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.errors import InvalidInputError, Problem, wrong_input
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.task_graph import Edge, Slot, TaskGraph, TaskGraphBlock, TaskGraphTransfer
 from jigsaw_opt.text import counted
@@ -80,7 +80,7 @@ def read_chakra(
     if len(ranks) == 1:
         if len(ranks[0].kept) * workers > _MOST_OF_ALL:
             told = f"has {len(ranks[0].kept)} nodes of a GPU for each of {workers} ranks; at most {_MOST_OF_ALL:,} fit"
-            raise InvalidInputError([Problem(ranks[0].source, told, code="too-large")])
+            raise wrong_input(ranks[0].source, told, code="too-large")
         ranks = [replace(ranks[0], number=number) for number in range(workers)]
     graph, kinds = _task_graph(ranks, gpu_type)
     if tell is not None:
@@ -211,7 +211,7 @@ def _task_graph(ranks: list[ChakraRank], gpu_type: str) -> tuple[TaskGraph, Coun
     if found.problems:
         raise InvalidInputError(found.problems)
     if not found.blocks:
-        raise InvalidInputError([Problem(ranks[0].source, "no GPU computes anything that takes time", code="empty")])
+        raise wrong_input(ranks[0].source, "no GPU computes anything that takes time", code="empty")
     edges = dict.fromkeys(
         (found.names[index, before], found.names[index, number])
         for index, rank in enumerate(ranks)

@@ -23,7 +23,7 @@ from io import BytesIO
 from typing import Any
 
 from jigsaw_opt.documents.file_bytes import unpacked
-from jigsaw_opt.errors import InvalidInputError, MissingEngineError, Problem
+from jigsaw_opt.errors import InvalidInputError, MissingEngineError, Problem, wrong_input
 
 COMPUTE, SEND, RECEIVE, COLLECTIVE = 4, 5, 6, 7
 """Types of the nodes that a schedule has; others are metadata, and loads and stores of memory."""
@@ -78,9 +78,9 @@ def decode_trace(data: bytes, source: str = "trace.et") -> list[ChakraNode]:
             found.append(_decoded(message))
     except (ValueError, DecodeError) as error:
         told = f"is no execution trace of Chakra, or damaged behind {len(found)} nodes: {error}"
-        raise InvalidInputError([Problem(source, told, code="damaged")]) from error
+        raise wrong_input(source, told, code="damaged") from error
     if not found:
-        raise InvalidInputError([Problem(source, "has no node", code="empty")])
+        raise wrong_input(source, "has no node", code="empty")
     return found
 
 
@@ -224,7 +224,7 @@ class ChakraRank:
             order = _in_order(by_number, waits)
         except CycleError as error:
             told = " -> ".join(map(str, error.args[1][:8]))
-            raise InvalidInputError([Problem(source, f"nodes wait for each other: {told}", code="cycle")]) from error
+            raise wrong_input(source, f"nodes wait for each other: {told}", code="cycle") from error
         last: dict[int, int] = {}
         for node in (by_number[place] for place in order):
             stream = _stream(node)
@@ -235,7 +235,7 @@ class ChakraRank:
         kept = {node.number: node for node in nodes if reasons[node.number] is None}
         if len(kept) > _MOST_KEPT:
             told = f"has {len(kept)} nodes of a GPU; at most {_MOST_KEPT} are read"
-            raise InvalidInputError([Problem(source, told, code="too-large")])
+            raise wrong_input(source, told, code="too-large")
         left_out = Counter(reason for reason in reasons.values() if reason is not None)
         absent = sum(number not in by_number for node in nodes for number in node.control)
         calls = sum(len(node.control) - len(_control(node, by_number)) for node in nodes) - absent

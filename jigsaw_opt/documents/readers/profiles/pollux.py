@@ -14,7 +14,7 @@ from pathlib import Path
 
 from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.documents.readers.table import JobTable, Row
-from jigsaw_opt.errors import InvalidInputError, Problem, Problems
+from jigsaw_opt.errors import InvalidInputError, Problem, Problems, wrong_input
 
 _LEAST_S = 1e-9
 _LEAST_GRADIENT = 1e-100
@@ -74,7 +74,7 @@ def read_applications(folder: Path, gpu: str) -> dict[str, Application]:
             found[path.parent.name] = _read_application(path.parent, gpu)
     problems.tell()
     if not found:
-        raise InvalidInputError([Problem(str(folder), f"has no file */placements-{gpu}.csv", code="empty")])
+        raise wrong_input(str(folder), f"has no file */placements-{gpu}.csv", code="empty")
     return found
 
 
