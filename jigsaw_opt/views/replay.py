@@ -69,7 +69,7 @@ def _phases_picture(drawn: Picture, replay: Replay) -> Picture:
         if known:
             lanes.append(Lane(f"{lane.name} measured", "measured job", known, lane.group))
     end = max(interval.end_us for lane in lanes for interval in lane.intervals)
-    facts = [("carried out", "in part" if replay.is_cut else "wholly")]
+    facts = [("carried out", ("in part" if replay.is_cut else "wholly") + _dry(replay))]
     if replay.measured_us is not None:
         error = replay.measured_us / replay.predicted_us - 1
         facts.append(("measured end", f"{duration(replay.measured_us)} ({100 * error:+.1f} %)"))
@@ -117,7 +117,7 @@ def _apart(intervals: Iterable[Interval]) -> Iterator[Interval]:
 
 def _facts(replay: Replay) -> Iterator[tuple[str, str]]:
     summary = replay.summary
-    yield "carried out", f"{replay.timeline.passes} x"
+    yield "carried out", f"{replay.timeline.passes} x{_dry(replay)}"
     if summary.measured_us is not None and summary.error is not None:
         yield f"measured {summary.objective}", f"{summary.measured_us / 1000:.3f} ms ({100 * summary.error:+.1f} %)"
     if summary.busy_measured is not None:
@@ -131,3 +131,8 @@ def _facts(replay: Replay) -> Iterator[tuple[str, str]]:
     speed_up = replay.speed_up()
     if speed_up is not None and speed_up[1] is not None and replay.baseline is not None:
         yield f"speed-up over {replay.baseline.policy}", f"{speed_up[1]:.3f} ({speed_up[0]:.3f} predicted)"
+
+
+def _dry(replay: Replay) -> str:
+    """Return that jobs slept where they did, which no other measure of a replay shows."""
+    return ", dry: jobs slept, and nothing was trained" if replay.machine.get("dry") else ""

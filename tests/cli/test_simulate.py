@@ -15,6 +15,7 @@ from jigsaw_opt.cli.common.parser import parser_of
 from jigsaw_opt.documents import load_instance
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.placement.placing import FreeGpus
+from jigsaw_opt.scheduling.policies import fifo
 from jigsaw_opt.scheduling.policy import Stateless
 from jigsaw_opt.views import simulation_report
 from tests.refusals import ends
@@ -130,6 +131,8 @@ def test_a_policy_that_cannot_be_put_aside_says_so(
     trace.write_text("name,submit_s,model,gpus,iterations\n" + "".join(f"j{k},{k},m,8,60\n" for k in range(9)))
     interrupt_at_take(3, monkeypatch)
     monkeypatch.delattr(Stateless, "restore")
+    # Of a class that was asked before, Python remembers that it could be put aside.
+    monkeypatch.setattr(fifo, "_FifoScheduler", type("Forgetful", (fifo._FifoScheduler,), {}))
     assert simulate(trace, tmp_path / "out", "--policy", "fifo") == 130
     told = capsys.readouterr().err
     assert "'fifo'" in told and "--resume" not in told

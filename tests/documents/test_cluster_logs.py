@@ -154,7 +154,7 @@ def test_every_problem_of_slurm() -> None:
     assert [job.name for job in workload.jobs] == ["1"]
     assert workload.left_out == {
         "with a record that is wrong: more or fewer cells than there are columns": 1,
-        "with a record that is wrong: Submit is a date and time as 2026-01-31 08:30": 1,
+        "with a record that is wrong: Submit is not a date and time as 2026-01-31 08:30": 1,
         "with a record that is wrong: End is before Start": 1,
     }
     assert problems("slurm", SLURM + f"1|{START}|Unknown|Unknown|gres/gpu=1\n") == [

@@ -90,6 +90,11 @@ def test_lines_of_empty_cells_are_no_jobs() -> None:
     assert found.remarks == {"lines of empty cells passed over": 2}
 
 
+def test_empty_cells_at_the_end_of_a_line_are_cells_between_tabs_too() -> None:
+    found = read_trace("csv", "name\tsubmit_h\tgpus\tduration_h\tweight\na\t0\t1\t2\t\n", "t")
+    assert [job.name for job in found.jobs] == ["a"] and not found.left_out
+
+
 def test_sacct_without_our_columns_is_told_how_to_print_them() -> None:
     (problem,) = problems("slurm", "JobID|JobName|Start|End\n1|a|b|c\n")
     assert problem.startswith(

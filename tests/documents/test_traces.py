@@ -357,7 +357,7 @@ def test_philly_begins_with_its_first_job() -> None:
     assert [job.name for job in workload.jobs] == ["line-2"]
     assert workload.left_out == {
         "without a GPU": 1,
-        "with a record that is wrong: timestamp is a date and time as 2026-01-31 08:30": 1,
+        "with a record that is wrong: timestamp is not a date and time as 2026-01-31 08:30": 1,
         "with a record that is wrong: timestamp has a zone, and the time in line 2 has none": 1,
     }
 

@@ -14,6 +14,7 @@ from jigsaw_opt.documents import load_instance, load_plan, load_replay
 from jigsaw_opt.documents.replay import require_replay_of
 from jigsaw_opt.problem.measured.replay import Replay
 from jigsaw_opt.problem.measured.times import MeasuredStep
+from jigsaw_opt.views.replay import picture_of
 from tests.refusals import ends
 
 SHAPE = ("--forward-us", "3000,3000,3000", "--backward-us", 5000, "--transfer-us", 500, "--micro-batches", 4)
@@ -49,6 +50,8 @@ def test_jobs_sleep_in_the_order_of_the_plan(tmp_path: Path, capsys: pytest.Capt
     written(tmp_path, type(problem)(problem.name, problem.cluster, {"net": bare}, problem.jobs))
     found = slept(tmp_path, "--iterations", 2, "--baseline", "gang", "--time-triggered")
     assert "A dry run" in capsys.readouterr().out
+    plan = load_plan(tmp_path / "plan.json")
+    assert dict(picture_of(problem, plan, found).facts)["carried out"].startswith("2 x, dry")
     assert found.baseline is not None and found.summary.measured_us and found.summary.block_bias >= 0
     assert {block.loss for job in found.timeline.jobs for i in job.iterations for block in i.blocks} == {0}
 

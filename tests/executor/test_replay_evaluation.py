@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from jigsaw_opt.executor.replay.evaluation import timeline
-from jigsaw_opt.executor.replay.summaries import summary
+from jigsaw_opt.executor.replay.summaries import mean_distance, summary
 from jigsaw_opt.executor.schedules.order import TransferKey
 from jigsaw_opt.executor.schedules.records import BlockRecord, Part, TransferRecord
 from jigsaw_opt.problem import Plan
@@ -50,6 +50,12 @@ def test_the_period_is_the_distance_of_the_ends_of_passes() -> None:
     _, plan = crossing()
     assert summary(plan, carried_out(plan, 6, ()).timeline).measured_us == 30
     assert summary(plan, carried_out(plan, 2, ()).timeline).measured_us is None
+
+
+def test_passes_beside_which_others_begin_or_end_are_not_measured() -> None:
+    assert mean_distance([10, 25, 55, 85, 90], 1) == 30
+    assert mean_distance([10, 20, 30], 0) == 10
+    assert mean_distance([10, 25, 55], 1) is None
 
 
 def test_a_transfer_lasts_from_the_last_who_takes_part_to_the_last_who_has_the_result() -> None:

@@ -54,8 +54,8 @@ class Lines:
             line = part.decode() if isinstance(part, bytes) else part
             if number > self._most or len(line) > _LONGEST_LINE:
                 self._refuse(number, len(line))
-            if line := line.rstrip():
-                yield number, line
+            if line.strip():  # Tabs at its end part empty cells.
+                yield number, line.rstrip(" \r")
             start = end + 1
             if start >= size:
                 return

@@ -19,7 +19,10 @@ _WRONG = "with a record that is wrong: "
 
 def wrong_record(message: str) -> str:
     """Return the reason why a record with this problem is left out, without the value that is wrong."""
-    return _WRONG + message.partition(", not")[0].partition(": ")[0]
+    rule, broken, _ = message.partition(", not")  # as in "gpus is a number, not 'two'"
+    if broken and not rule.endswith(" is expected"):
+        rule = rule.replace(" is ", " is not ", 1)
+    return _WRONG + rule.partition(": ")[0]
 
 
 def is_hopeless(wrong: int, right: int) -> bool:

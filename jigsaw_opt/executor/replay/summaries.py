@@ -64,9 +64,9 @@ def _busy_us(iterations: Iterable[TimedIteration]) -> int:
 def cycle_us(plan: Plan, found: Timeline) -> int | None:
     """Return the period or makespan as it was measured, in microseconds; None where the run was too short to tell."""
     ends = {turn: max(iteration.end_us for iteration in own) for turn, own in _by_pass(plan, found).items()}
-    if plan.period_us is not None:  # the mean distance of passes, without the first ones, where the pipeline fills
+    if plan.period_us is not None:  # the mean distance of passes, without those in which jobs begin or end
         last = max(b.start_us for j in plan.jobs for i in j.iterations for b in i.blocks)
-        return mean_distance(list(ends.values()), 1 + last // plan.period_us)
+        return mean_distance(list(ends.values()), last // plan.period_us)
     begins = dict(zip(range(found.passes - len(found.origins_us), found.passes), found.origins_us, strict=True))
     return round(median(end - begins[turn] for turn, end in ends.items())) if ends else None
 
@@ -90,12 +90,12 @@ def _by_pass(plan: Plan, found: Timeline) -> dict[int, list[MeasuredIteration | 
     return passes
 
 
-def mean_distance(ends: Sequence[int], left_out: int) -> int | None:
-    """Return the mean distance of consecutive times; None where fewer than two are left.
+def mean_distance(ends: Sequence[int], overlap: int) -> int | None:
+    """Return the mean distance of the ends of passes, in microseconds, at least 1; None where fewer than two are left.
 
-    Microseconds, at least 1.
+    `overlap`: how many passes are under way at once beside the last one. While so many begin or end, others have GPUs
+    for themselves.
     """
-    first = min(len(ends) // 2, left_out)
-    if len(ends) - first < 2:
-        return None
-    return max(1, round((ends[-1] - ends[first]) / (len(ends) - 1 - first)))
+    first = min(len(ends) // 2, 1 + overlap)
+    kept = ends[first : len(ends) - overlap]
+    return None if len(kept) < 2 else max(1, round((kept[-1] - kept[0]) / (len(kept) - 1)))
