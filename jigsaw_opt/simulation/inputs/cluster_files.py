@@ -23,14 +23,15 @@ from jigsaw_opt.documents.recognising import expecting
 from jigsaw_opt.errors import InvalidInputError, UsageError, malformed
 from jigsaw_opt.instances.gpus import server
 from jigsaw_opt.instances.sources import instance_from
-from jigsaw_opt.problem.cluster import Cluster, Link, Server
+from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.simulation.inputs.clusters import (
     LINK_BANDWIDTH,
     begins_as_grid,
-    behind_one_switch,
     grid,
+    joined,
+    machine,
     require_count,
 )
 from jigsaw_opt.simulation.inputs.gpu_topology import BANDWIDTHS, read_gpu_topology
@@ -99,7 +100,8 @@ def read_sinfo(data: bytes | str, source: str) -> Cluster:
     if not any(nodes.values()) and not lines.problems:
         lines.add(None, "has no node with a GPU", code="empty")
     lines.raise_if_any()
-    return _switched({name: servers for name, servers in nodes.items() if servers})
+    machines = {name: machine(name, servers, BANDWIDTHS["SYS"]) for name, servers in nodes.items() if servers}
+    return joined(machines, LINK_BANDWIDTH)
 
 
 def _add_nodes(lines: Lines, number: int, cells: list[str], nodes: dict[str, tuple[Server, ...]]) -> None:
@@ -121,17 +123,6 @@ def _add_nodes(lines: Lines, number: int, cells: list[str], nodes: dict[str, tup
         made = tuple(server(f"{name}.{kind}" if several else name, kind, gpus) for kind, gpus in counts.items())
         if nodes.setdefault(name, made) != made:
             lines.add(number, f"node {name!r} has other GPUs than in a line before", code="contradiction")
-
-
-def _switched(nodes: Mapping[str, tuple[Server, ...]]) -> Cluster:
-    """Return all nodes behind one switch; the servers of a node of several share a switch of their own."""
-    servers = tuple(server for own in nodes.values() for server in own)
-    if len(servers) == len(nodes):
-        return behind_one_switch(servers)
-    inner = {name: f"{name}-sys" for name, own in nodes.items() if len(own) > 1}
-    links = [Link(one.name, (one.name, inner[name]), BANDWIDTHS["SYS"]) for name in inner for one in nodes[name]]
-    links += [Link(name, (inner.get(name, name), "switch"), LINK_BANDWIDTH) for name in nodes]
-    return Cluster(servers, (*inner.values(), "switch"), tuple(links))
 
 
 FORMATS: Mapping[str, Callable[[bytes | str, str], Cluster]] = {

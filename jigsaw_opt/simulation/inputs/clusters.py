@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from jigsaw_opt.errors import out_of_range
 from jigsaw_opt.instances.gpus import server
 from jigsaw_opt.instances.topologies import star
-from jigsaw_opt.problem.cluster import Cluster, Server
+from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.workload import MOST_GPUS
 
 _PART = re.compile(r"(?P<servers>[0-9]{1,6})x(?P<gpus>[0-9]{1,6})(?::(?P<type>[^+:/]+))?")
@@ -46,6 +46,26 @@ def grid(text: str) -> Cluster | None:
 def begins_as_grid(text: str) -> bool:
     """Return whether a text that `grid` does not read was most likely meant for it."""
     return _BEGINNING.match(text) is not None
+
+
+def machine(name: str, servers: Sequence[Server], bandwidth: int) -> Cluster:
+    """Return the servers of a machine; where there are several they share a switch of its own."""
+    switches = (f"{name}-sys",) if len(servers) > 1 else ()
+    links = (Link(one.name, (one.name, switch), bandwidth) for switch in switches for one in servers)
+    return Cluster(tuple(servers), switches, tuple(links))
+
+
+def joined(machines: Mapping[str, Cluster], bandwidth: int) -> Cluster:
+    """Return machines behind one switch, each over the link of its name, which is plugged in at its own switch if any.
+
+    A machine without one has a single server, and the link leads there.
+    """
+    plugs = {name: one.switches[0] if one.switches else one.servers[0].name for name, one in machines.items()}
+    servers = tuple(server for one in machines.values() for server in one.servers)
+    switches = tuple(switch for one in machines.values() for switch in one.switches)
+    inner = tuple(link for one in machines.values() for link in one.links)
+    outer = (Link(name, (plug, "switch"), bandwidth) for name, plug in plugs.items())
+    return Cluster(servers, (*switches, "switch"), (*inner, *outer))
 
 
 def behind_one_switch(servers: Sequence[Server]) -> Cluster:

@@ -16,9 +16,9 @@ from typing import Any
 from jigsaw_opt.documents.readers.lines import Lines
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances.gpus import nvlink_bandwidth, server
-from jigsaw_opt.problem.cluster import Cluster, Link, Server
+from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.rules.report import Report
-from jigsaw_opt.simulation.inputs.clusters import LINK_BANDWIDTH, require_count
+from jigsaw_opt.simulation.inputs.clusters import LINK_BANDWIDTH, joined, machine, require_count
 
 _GB = 10**9
 BANDWIDTHS: Mapping[str, int] = {
@@ -58,8 +58,8 @@ def read_gpu_topology(data: bytes | str, source: str, options: str = "") -> Clus
     lines.raise_if_any()
     require_count(len(names) * chosen["machines"])
     islands = tuple(_islands(len(names), pairs, chosen))
-    hosts = [_host(f"host{k}", islands, chosen) for k in range(chosen["machines"])]
-    return _joined(hosts, chosen["net"])
+    hosts = {f"net{k}": _host(f"host{k}", islands, chosen) for k in range(chosen["machines"])}
+    return joined(hosts, chosen["net"]) if len(hosts) > 1 else hosts["net0"]
 
 
 def _options(text: str) -> Mapping[str, Any]:
@@ -160,29 +160,13 @@ def _rate(cell: str, rates: Mapping[str, int]) -> int:
 
 
 def _host(name: str, islands: Sequence[tuple[int, int | None]], options: Mapping[str, Any]) -> Cluster:
-    """Return a machine; the network is plugged in at its first switch, or else at its only server."""
+    """Return a machine of so many servers."""
     names = [name] if len(islands) == 1 else [f"{name}.{k}" for k in range(len(islands))]
     servers = [_server(each, *island, options) for each, island in zip(names, islands, strict=True)]
-    if len(servers) == 1:
-        return Cluster(tuple(servers))
-    switch = f"{name}-sys"
-    links = (Link(each, (each, switch), options[_APART]) for each in names)
-    return Cluster(tuple(servers), (switch,), tuple(links))
+    return machine(name, servers, options[_APART])
 
 
 def _server(name: str, gpus: int, rate: int | None, options: Mapping[str, Any]) -> Server:
     usual = server(name, options["type"], gpus)
     memory, fabric = options["memory"] or usual.gpu_memory, rate or usual.fabric_bandwidth
     return replace(usual, gpu_memory=memory, fabric_bandwidth=fabric)
-
-
-def _joined(hosts: Sequence[Cluster], rate: int) -> Cluster:
-    """Return all machines behind one switch, or the only one alone."""
-    servers = tuple(server for host in hosts for server in host.servers)
-    inner = tuple(link for host in hosts for link in host.links)
-    switches = tuple(switch for host in hosts for switch in host.switches)
-    if len(hosts) == 1:
-        return Cluster(servers, switches, inner)
-    plugs = (host.switches[0] if host.switches else host.servers[0].name for host in hosts)
-    outer = tuple(Link(f"net{k}", (plug, "switch"), rate) for k, plug in enumerate(plugs))
-    return Cluster(servers, (*switches, "switch"), (*inner, *outer))
