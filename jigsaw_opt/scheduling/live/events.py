@@ -15,6 +15,22 @@ from jigsaw_opt.scheduling.plain import ANYTHING, TRUTH, Plain, Shape, conforms,
 
 
 @dataclass(frozen=True, slots=True)
+class _OfJob:
+    """What happens to a job."""
+
+    time_us: int
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class _OfServer:
+    """What happens to a server."""
+
+    time_us: int
+    server: str
+
+
+@dataclass(frozen=True, slots=True)
 class JobSubmitted:
     """A job is there to be run, in a queue; its time of submission is that of the event, whatever the job says."""
 
@@ -24,40 +40,32 @@ class JobSubmitted:
 
 
 @dataclass(frozen=True, slots=True)
-class JobProgressed:
+class JobProgressed(_OfJob):
     """A job has done so many iterations in all, of those that it could go on from.
 
     They are iterations at full depth on the GPUs that it asks for, as in `TraceJob.iterations`; a fraction counts. Two
     reports from the same GPUs tell its speed. After a loss the number may be smaller than before.
     """
 
-    time_us: int
-    job: str
     iterations: float
 
 
-@dataclass(frozen=True, slots=True)
-class JobFinished:
+class JobFinished(_OfJob):
     """A job has ended by itself and left its GPUs."""
 
-    time_us: int
-    job: str
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class JobCancelled:
+class JobCancelled(_OfJob):
     """A job is no longer wanted; if it runs, the next step stops it."""
 
-    time_us: int
-    job: str
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
-class PriorityChanged:
+class PriorityChanged(_OfJob):
     """A job has another weight, at least 1, or goes to the foreground or the background from now on."""
 
-    time_us: int
-    job: str
     weight: int
     foreground: bool = False
 
@@ -83,28 +91,22 @@ class ServerAdded:
     links: tuple[Link, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ServerDrained:
+class ServerDrained(_OfServer):
     """A server is to be empty: the next step takes its jobs away, and none is put there until it is back."""
 
-    time_us: int
-    server: str
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ServerLost:
+class ServerLost(_OfServer):
     """A server has failed, and with it what ran there."""
 
-    time_us: int
-    server: str
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ServerBack:
+class ServerBack(_OfServer):
     """A server that was drained or lost can be used again."""
 
-    time_us: int
-    server: str
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,23 +142,18 @@ ClusterEvent = (
 
 TIME: Shape = whole(LARGEST)
 """A time in microseconds."""
-_ENCODABLE = r"[^\ud800-\udfff]"
-NAME: Shape = {
-    "type": "string",
-    "pattern": f"{_ENCODABLE}{{1,{LONGEST_NAME}}}",
-    "x-expected": f"a text of 1 to {LONGEST_NAME} characters",
-}
+
+
+def _text(least: int, length: str, but: str = "") -> Shape:
+    """Return the shape of a text that can be encoded and is not longer than names are."""
+    pattern = rf"[^{but}\ud800-\udfff]{{{least},{LONGEST_NAME}}}"
+    return {"type": "string", "pattern": pattern, "x-expected": f"a text of {length}"}
+
+
+NAME = _text(1, f"1 to {LONGEST_NAME} characters")
 """A name."""
-_QUEUE: Shape = {
-    "type": "string",
-    "pattern": f"{_ENCODABLE}{{0,{LONGEST_NAME}}}",
-    "x-expected": f"a text of at most {LONGEST_NAME} characters",
-}
-_PART: Shape = {
-    "type": "string",
-    "pattern": rf"[^/\ud800-\udfff]{{1,{LONGEST_NAME}}}",
-    "x-expected": f"a text of 1 to {LONGEST_NAME} characters without '/'",
-}
+_QUEUE = _text(0, f"at most {LONGEST_NAME} characters")
+_PART = _text(1, f"1 to {LONGEST_NAME} characters without '/'", "/")
 _SIZE = whole(LARGEST, 1)
 SERVER: Shape = fields(
     name=_PART,

@@ -69,8 +69,6 @@ class Arrivals:
         """Restore which jobs are active, have ended and are held; return what of it cannot be, or None."""
         active, ended, self.held = list(active), list(ended), list(held)
         self.submitted = len(active) + len(ended) + len(self.held)
-        if sorted([*active, *ended, *self.held]) != list(range(self.submitted)):
-            return "with the jobs that ended and are held these are not the first of the workload, each once"
         for index in ended:
             self.end(index)
         self._there = Counter(str(self._jobs[k].array) for k in active if self._jobs[k].array_limit)
