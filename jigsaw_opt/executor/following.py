@@ -22,7 +22,7 @@ from jigsaw_opt.errors import RunFailedError, UsageError, malformed, missing_opt
 from jigsaw_opt.executor.partial.turns import set_turns
 from jigsaw_opt.executor.processes import TIMEOUT
 from jigsaw_opt.executor.schedules.link_order import AnyStore, HashStore, PrefixStore, TCPStore
-from jigsaw_opt.executor.schedules.order import BlockStep, ReplayExtent, ReplayOrder, TransferKey
+from jigsaw_opt.executor.schedules.order import ReplayExtent, ReplayOrder, RowStep, TransferKey
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import JobPlan, Plan
 
@@ -220,7 +220,7 @@ class PlanTurns:
             self._has_begun = True
             self._store.set(f"first {job} {worker}", str(iteration))
         for step in self._steps:
-            if (step.job, step.slot) == (job, worker):
+            if (step.job, step.place) == (job, worker):
                 if step.iteration == iteration:
                     return
                 if step.iteration > iteration:
@@ -231,7 +231,7 @@ class PlanTurns:
                         path="iteration",
                     )
             else:
-                self._wait(lambda step=step: self._has_ended(step), [(step.job, step.slot)])  # type: ignore[misc]
+                self._wait(lambda step=step: self._has_ended(step), [(step.job, step.place)])  # type: ignore[misc]
 
     def end_block(self, device: torch.device) -> None:
         """Tell that the block has ended on its device."""
@@ -275,9 +275,9 @@ class PlanTurns:
             for job in gone:  # who stood before them may still be there
                 self._extent.done[job] = _ENDLESS  # type: ignore[index]
 
-    def _has_ended(self, step: BlockStep) -> bool:
-        return self._has_worker_left(step.job, step.slot) or self._is_past(
-            step.job, step.slot, f"blocks {step.job} {step.slot}", 1, step.iteration
+    def _has_ended(self, step: RowStep) -> bool:
+        return self._has_worker_left(step.job, step.place) or self._is_past(
+            step.job, step.place, f"blocks {step.job} {step.place}", 1, step.iteration
         )
 
     def _has_arrived(self, key: TransferKey) -> bool:
@@ -334,11 +334,9 @@ class PlanTurns:
         plan = self._order.jobs[job]
         return f"worker {worker} of job {plan.name!r} on {plan.gpus[worker]}"
 
-    def _all_steps(self) -> Iterator[BlockStep]:
+    def _all_steps(self) -> Iterator[RowStep]:
         """Yield all blocks on this GPU in their order, pass behind pass."""
         everything = ReplayExtent([0] * len(self._order.jobs), None)
         rank = self._order.ranks[self._place.job][self._place.worker]
         for window in self._order.windows(everything):
-            for step in self._order.steps(rank, window, everything):
-                if isinstance(step, BlockStep):
-                    yield step
+            yield from self._order.steps(rank, window, everything)

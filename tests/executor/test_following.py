@@ -168,8 +168,8 @@ def behind(store: HashStore, timeout: timedelta) -> tuple[module.PlanTurns, tupl
     order = ReplayOrder(given, plan)
     one, other, *_ = order.steps(0, 0, ReplayExtent([0, 0], 1))
     assert one.job != other.job
-    turns = module.PlanTurns(order, module._Place(other.job, other.slot, 4), (store, False), timeout)
-    return turns, (one.job, one.slot), f"worker {one.slot} of job '{'ab'[one.job]}' on {order.gpus[0]}"
+    turns = module.PlanTurns(order, module._Place(other.job, other.place, 4), (store, False), timeout)
+    return turns, (one.job, one.place), f"worker {one.place} of job '{'ab'[one.job]}' on {order.gpus[0]}"
 
 
 def test_a_worker_that_was_killed_is_named_and_missed_soon(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from jigsaw_opt.documents import (
 )
 from jigsaw_opt.documents.replay import decode_replay, encode_replay, require_replay_of
 from jigsaw_opt.executor.schedules.baseline import alone_part
-from jigsaw_opt.executor.schedules.order import PassStep, ReplayExtent, ReplayOrder
+from jigsaw_opt.executor.schedules.order import ReplayExtent, ReplayOrder
 from jigsaw_opt.executor.schedules.request import ReplayRequest, foreground_of
 from jigsaw_opt.planning.fill import fill
 from jigsaw_opt.planning.pipeline.costs import PipelineCosts
@@ -139,12 +139,12 @@ def require_order(of: tuple[Instance, Plan], found: Replay) -> None:
         times = []
         for step in (each for window in order.windows(extent) for each in order.steps(rank, window, extent)):
             done = found.timeline.jobs[step.job].iterations[step.iteration]
-            if isinstance(step, PassStep):
+            if step.action:
                 assert not isinstance(done, MeasuredIteration)
                 name = schedule.planned_in(step.iteration)[step.action]
                 times += [(block.start_us, block.end_us) for block in done.blocks if block.name == name]
             else:
-                times.append((done.blocks[step.slot].start_us, done.blocks[step.slot].end_us))
+                times.append((done.blocks[step.place].start_us, done.blocks[step.place].end_us))
         assert all(one[1] <= other[0] for one, other in pairwise(times)), "one behind the other"
         count += len(times)
     assert count == PASSES * sum(len(iteration.blocks) for job in plan.jobs for iteration in job.iterations)

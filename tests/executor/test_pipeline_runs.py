@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import re
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -39,7 +40,7 @@ from jigsaw_opt.executor.randomness import draw_number, own_draws
 from jigsaw_opt.executor.replay.evaluation import replay_of
 from jigsaw_opt.executor.run_plan import run_plan
 from jigsaw_opt.executor.schedules.clock import ReplayClock
-from jigsaw_opt.executor.schedules.records import Part, RankReport, StepRecord
+from jigsaw_opt.executor.schedules.records import Part, RankReport, Record
 from jigsaw_opt.executor.schedules.request import ReplayRequest, StagedRun
 from jigsaw_opt.instances.catalogue import load, plan_path
 from jigsaw_opt.planning.partition.costs import Level
@@ -293,16 +294,18 @@ def reports(of: Case, iterations: int, late: int) -> list[RankReport]:
     times = {action: planned[name] for action, name in schedule.planned.items()}
     found = []
     for rank, actions in enumerate(schedule.ranks):
-        steps, origins = [], []
+        records, origins = list[Record](), []
         for number in range(iterations):
             zero = 10_000 * number
             own = [action for action in actions if action in times]
-            ran = [(each, zero + times[each][0], zero + times[each][1] + late) for each in own]
-            takes = {"0I", "0B", "1F"}
-            waits = [(each, start - 60, start) for each, start, _ in ran if each[:2] in takes]
-            steps.append(StepRecord(number, ran, waits, 0.5 if rank == 1 else None))
+            loss = 0.5 if rank == 1 else math.nan
+            for each in own:
+                start, end = zero + times[each][0], zero + times[each][1] + late
+                records.append(Record("action", 0, number, each, start, end, loss=loss))
+                if each[:2] in {"0I", "0B", "1F"}:
+                    records.append(Record("receipt", 0, number, each, start - 60, start, loss=loss))
             origins.append(zero)
-        part = Part([], [], origins, iterations, steps=steps)
+        part = Part(records, origins, iterations)
         found.append(RankReport([part], {(0, rank): f"digest{rank}"}, 10 + rank, [0]))
     return found
 
@@ -345,7 +348,8 @@ def test_a_replay_is_drawn_below_its_plan() -> None:
 def test_an_interrupted_replay_has_the_steps_that_all_have_taken() -> None:
     of = case()
     found = [replace(report, parameters={}) for report in reports(of, 3, 0)]
-    found[1].parts[0].steps.pop()
+    ended = [record for record in found[1].parts[0].records if record.iteration < 2]
+    found[1] = replace(found[1], parts=[replace(found[1].parts[0], records=ended)])
     replay = replay_from(of, found, {})
     assert len(replay.timeline.jobs[0].iterations) == 2 and replay.parameters_sha256 == {}
     require_replay_of(of.plan, replay, "replay")

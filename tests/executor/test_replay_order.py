@@ -98,7 +98,7 @@ def carried_out(order: ReplayOrder, progress: ReplayExtent, lifo: bool) -> list[
             waiting.discard(what)
         else:
             rank, step = what  # type: ignore[misc]
-            blocks.add((step.job, step.iteration, step.slot))
+            blocks.add((step.job, step.iteration, step.place))
             position[rank] += 1
     assert not waiting and all(position[rank] == len(rows[rank]) for rank in ranks)
     return happened
@@ -125,7 +125,7 @@ def test_blocks_and_transfers_stand_in_the_order_of_their_planned_starts(plans: 
         for rank, gpu in enumerate(order.gpus):
             steps = [s for window in order.windows(progress) for s in order.steps(rank, window, progress)]
             assert all(a.start_us <= b.start_us for a, b in pairwise(steps))
-            assert {plan.jobs[step.job].gpus[step.slot] for step in steps} == {gpu}
+            assert {plan.jobs[step.job].gpus[step.place] for step in steps} == {gpu}
         keys = [
             TransferKey(j, i, t.bucket)
             for j, job in enumerate(plan.jobs)

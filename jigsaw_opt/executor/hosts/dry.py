@@ -12,8 +12,8 @@ import torch.distributed as dist
 
 from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
 from jigsaw_opt.executor.hosts.host import Host, HostSetting, Turn
-from jigsaw_opt.executor.schedules.order import BlockStep, PassStep, RowStep, TransferKey
-from jigsaw_opt.executor.schedules.records import Action, BlockRecord, StepRecord, TransferRecord
+from jigsaw_opt.executor.schedules.order import RowStep, TransferKey
+from jigsaw_opt.executor.schedules.records import Record
 from jigsaw_opt.problem.plan import TimedIteration
 from jigsaw_opt.problem.task_graph import Edge
 
@@ -33,7 +33,7 @@ class DryHost(Host):
             self._before = defaultdict[str, list[Edge]](list)
             for edge in self._shape.edges:
                 self._before[edge.after].append(edge)
-        self._open: defaultdict[int, tuple[list[Action], list[Action]]] = defaultdict(lambda: ([], []))
+        self._open = defaultdict[int, list[Record]](list)
 
     @classmethod
     def takes(cls, setting: HostSetting, job: int) -> bool:
@@ -46,16 +46,13 @@ class DryHost(Host):
     def run(self, step: RowStep, turn: Turn) -> None:
         """Sleep through a block with its transfers, or through a pass."""
         turn.clock.wait_until(turn.start(step))
-        if isinstance(step, BlockStep):
-            self._block(step, turn)
-        else:
-            self._pass(step, turn)
+        (self._pass if step.action else self._block)(step, turn)
 
-    def _block(self, step: BlockStep, turn: Turn) -> None:
+    def _block(self, step: RowStep, turn: Turn) -> None:
         """Sleep through a block, whose transfers begin as soon as it gets to their buckets."""
         job, clock, starts = turn.order.jobs[step.job], turn.clock, turn.transfer_starts(step)
         instance = self._setting.request.instance
-        model, server = instance.jobs[self.job].model, job.gpus[step.slot].rpartition("/")[0]
+        model, server = instance.jobs[self.job].model, job.gpus[step.place].rpartition("/")[0]
         gpu_type = next(each.gpu_type for each in instance.cluster.servers if each.name == server)
         start, until_us = clock.now(), instance.models[str(model)].block_us(gpu_type)
         for bucket, transfer in enumerate(_planned(step, turn).transfers, 1):
@@ -63,7 +60,7 @@ class DryHost(Host):
             key, length = TransferKey(step.job, step.iteration, bucket), transfer.end_us - transfer.start_us
             self._sent.append(self._pool.submit(self._transfer, key, length, starts[bucket - 1], turn))
         clock.wait_until(start + until_us[step.level - 1])
-        self.blocks.append(BlockRecord(step.job, step.iteration, step.slot, step.level, start, clock.now(), 0.0))
+        self.records.append(Record("block", *step[1:4], start, clock.now(), step.level, 0.0))
         self.iteration += 1
 
     def _transfer(self, key: TransferKey, length_us: int, earliest: int, turn: Turn) -> None:
@@ -73,10 +70,10 @@ class DryHost(Host):
         start = turn.clock.now()
         dist.barrier(self._group)
         turn.clock.wait_until(turn.clock.now() + length_us)
-        self.transfers.append(TransferRecord(key, start, turn.clock.now()))
+        self.records.append(Record("transfer", *key, start, turn.clock.now()))
         turn.link_order.end(key, self._store)
 
-    def _pass(self, step: PassStep, turn: Turn) -> None:
+    def _pass(self, step: RowStep, turn: Turn) -> None:
         """Sleep through an operation once all is there that it takes, and tell the others that it has ended."""
         clock = turn.clock
         times = zip(self._shape.operations, _planned(step, turn).operations, strict=True)
@@ -94,15 +91,15 @@ class DryHost(Host):
                 sent = (self._ended(turn, iteration - each.lag, each.before) for each in self._before[edge.before])
                 come = max(come, max(sent) + lengths[edge.before])
         clock.wait_until(come)
-        start, (actions, receipts) = clock.now(), self._open[step.iteration]
-        receipts.append((step.action, begin, come))
+        start, records, what = clock.now(), self._open[step.iteration], (*step[1:3], step.action)
+        records.append(Record("receipt", *what, begin, come, loss=0.0))
         clock.wait_until(start + lengths[own])
-        actions.append((step.action, start, clock.now()))
+        records.append(Record("action", *what, start, clock.now(), loss=0.0))
         name = self._name(turn, step.iteration, own)
         if self._store.add(f"parts {name}", 1) == taking_part[own]:
             self._store.set(name, str(clock.now()))
-        if len(actions) == len(self._schedule.actions_of(self.number, step.iteration)):
-            self.steps.append(StepRecord(step.iteration, *self._open.pop(step.iteration), 0.0))
+        if len(records) == 2 * len(self._schedule.actions_of(self.number, step.iteration)):
+            self.records += self._open.pop(step.iteration)
             self.iteration += 1
 
     def _ended(self, turn: Turn, iteration: int, operation: str) -> int:

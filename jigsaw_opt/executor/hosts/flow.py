@@ -21,8 +21,7 @@ from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
 from jigsaw_opt.executor.hosts.host import HostSetting, Turn, blamed
 from jigsaw_opt.executor.hosts.stages import StagesHost
 from jigsaw_opt.executor.processes import TIMEOUT
-from jigsaw_opt.executor.schedules.order import PassStep, RowStep
-from jigsaw_opt.executor.schedules.records import Action, StepRecord
+from jigsaw_opt.executor.schedules.order import RowStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,7 @@ class FlowHost(StagesHost):
     def __init__(self, setting: HostSetting, job: int, number: int, exchange: GradientExchange | None) -> None:
         super().__init__(setting, job, number, exchange)
         self.stage = StashedStage(self.modules[self.rank], self.worker.end, self._is_first)
-        self.versions, self._losses = list[int](), list[float | None]()
+        self.versions, self._losses = list[int](), list[float]()
         self._posted: list[tuple[Any, Tensor]] = []
         # A group each way: NCCL takes what two processes exchange in a group in one order.
         self._control, *ways = (dist.new_group(backend=kind, timeout=TIMEOUT) for kind in ("gloo", None, None))
@@ -123,7 +122,6 @@ class FlowHost(StagesHost):
 
     def run(self, step: RowStep, turn: Turn) -> None:
         """Run a pass of a minibatch."""
-        assert isinstance(step, PassStep), "passes are of stages"
         self._log.reach = lambda _: turn.start(step)
         with blamed(f"rank {self.rank}, minibatch {step.iteration}"):
             if "F" in step.action:
@@ -135,10 +133,14 @@ class FlowHost(StagesHost):
         """Return when the last message has arrived, and note what was done of each minibatch."""
         for work, _ in self._posted:
             work.wait()
-        actions, receipts = self._log.end()
-        self.steps = [
-            StepRecord(number, self._of(number, actions), self._of(number, receipts), loss)
+        noted = self._log.end()
+        self.records = [
+            # Under the name of its building block.
+            record._replace(iteration=number, what=f"{self.rank}{kind}0", loss=loss)
             for number, loss in enumerate(self._losses)
+            for kind in "FB"
+            for record in noted
+            if record.what == f"{self.rank}{kind}{number}"
         ]
 
     def saved_bytes(self) -> int:
@@ -146,13 +148,8 @@ class FlowHost(StagesHost):
         weights = sum(parameter.nbytes for parameter in self.modules[self.rank].parameters())
         return max(0, self.stage.most_versions - 1) * weights
 
-    def _of(self, number: int, actions: list[Action]) -> list[Action]:
-        """Return actions of a minibatch, under the names of its building block."""
-        names = {f"{self.rank}{kind}{number}": f"{self.rank}{kind}0" for kind in "FB"}
-        return [(names[action], a, b) for action, a, b in actions if action in names]
-
-    def _forward(self, number: int) -> float | None:
-        """Run a forward pass; return the loss at the last stage."""
+    def _forward(self, number: int) -> float:
+        """Run a forward pass; return the loss, which is no number before the last stage."""
         inputs, targets = self.worker.begin(1, number)
         if not self._is_first:
             inputs = (self._receive("F", number, self.rank - 1, self._received[0]),)
@@ -161,7 +158,7 @@ class FlowHost(StagesHost):
             output = self.stage.forward(number, inputs, (lambda out: loss(out, targets)) if self._is_last else None)
         if not self._is_last:
             self._send("F", output, self.rank + 1)
-            return None
+            return math.nan
         if not math.isfinite(value := float(output.detach())):
             raise RunFailedError(f"rank {self.rank}, minibatch {number}: the loss is {value}")
         return value

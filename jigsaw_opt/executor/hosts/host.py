@@ -19,14 +19,12 @@ from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
 from jigsaw_opt.executor.models.importing import told
 from jigsaw_opt.executor.schedules.clock import ReplayClock
 from jigsaw_opt.executor.schedules.link_order import LinkOrder, Store
-from jigsaw_opt.executor.schedules.order import PassStep, ReplayOrder, RowStep
-from jigsaw_opt.executor.schedules.records import BlockRecord, StepRecord, TransferRecord
+from jigsaw_opt.executor.schedules.order import ReplayOrder, RowStep
+from jigsaw_opt.executor.schedules.records import Record
 from jigsaw_opt.executor.schedules.request import ReplayRequest, StagedRun
 from jigsaw_opt.executor.torch_settings import TorchSettings
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 
-Records = tuple[list[BlockRecord], list[TransferRecord], list[StepRecord]]
-"""Blocks, transfers and steps."""
 _TALKING = (Path(str(dist.__file__)).parent, Path(__file__).parents[1])
 
 
@@ -78,7 +76,7 @@ class Turn(Protocol):
     def transfer_starts(self, step: RowStep) -> list[int]:
         """Return for each bucket the moment before which its transfer does not start."""
 
-    def passes(self, first: PassStep) -> Iterator[tuple[str, int]]:
+    def passes(self, first: RowStep) -> Iterator[tuple[str, int]]:
         """Yield the passes of an iteration with their earliest starts, each once what stands before it is done."""
 
 
@@ -87,8 +85,8 @@ class Host(ABC):
 
     `number, exchange`: which worker of the job is here, and the job's exchange; None of a job in stages. `job, name`:
     number and name of the job in the instance. `worker`: what trains; set by each kind. `settings`: those of torch that
-    hold for its code. `saved`: after how many iterations it was last saved. `blocks, transfers, steps`: what was
-    measured, one behind the other. `notes`: what is to be told.
+    hold for its code. `saved`: after how many iterations it was last saved. `records`: what was measured, one
+    behind the other. `notes`: what is to be told.
     """
 
     worker: HostWorker
@@ -137,13 +135,7 @@ class Host(ABC):
 
     def forget(self) -> None:
         """Forget what was measured, before another run."""
-        self.blocks: list[BlockRecord] = []
-        self.transfers: list[TransferRecord] = []
-        self.steps: list[StepRecord] = []
-
-    def records(self) -> Records:
-        """Return what was measured."""
-        return self.blocks, self.transfers, self.steps
+        self.records: list[Record] = []
 
     def close(self) -> None:
         """Let go of what it needs beside memory, so that it takes none once nobody refers to it."""

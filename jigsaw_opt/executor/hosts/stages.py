@@ -15,8 +15,7 @@ from jigsaw_opt.executor.pipeline.agreement import require_same_batch
 from jigsaw_opt.executor.pipeline.stage_worker import StageWorker
 from jigsaw_opt.executor.pipeline.timed_stage import ActionLog
 from jigsaw_opt.executor.processes import allow_children
-from jigsaw_opt.executor.schedules.order import PassStep, RowStep
-from jigsaw_opt.executor.schedules.records import StepRecord
+from jigsaw_opt.executor.schedules.order import RowStep
 from jigsaw_opt.problem.rules.report import Place
 
 
@@ -61,7 +60,6 @@ class StagesHost(Host):
 
     def run(self, step: RowStep, turn: Turn) -> None:
         """Take a whole step, whose actions here are asked for one by one when they are about to begin."""
-        assert isinstance(step, PassStep), "passes are of stages"
         passes, iteration = turn.passes(step), step.iteration
 
         def reach(action: str) -> int:
@@ -74,10 +72,10 @@ class StagesHost(Host):
         with blamed(where):
             losses = self.run_passes()
         self._log.reach = lambda _: 0
-        loss = sum(losses) / len(losses) if losses else None
-        if loss is not None and not math.isfinite(loss):
+        loss = sum(losses) / len(losses) if losses else math.nan
+        if losses and not math.isfinite(loss):
             raise RunFailedError(f"{where}: the loss is {loss}")
-        self.steps.append(StepRecord(iteration, *self._log.end(), loss))
+        self.records += [r._replace(job=step.job, iteration=iteration, loss=loss) for r in self._log.end()]
         with blamed(where):
             self.worker.end()
 

@@ -6,7 +6,7 @@ The runtime is private to PyTorch: it was tried with the version that `KNOWN_TOR
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from jigsaw_opt.errors import MissingEngineError
 from jigsaw_opt.executor.models.leveled_model import saved_by_segment
 from jigsaw_opt.executor.pipeline.recomputing import recomputed
 from jigsaw_opt.executor.schedules.clock import ReplayClock
-from jigsaw_opt.executor.schedules.records import Action
+from jigsaw_opt.executor.schedules.records import Kind, Record
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.planning.pipeline.torch_csv import KNOWN_TORCH
 
@@ -44,56 +44,56 @@ class ActionLog:
         self.counts_bytes = False
         self._reached, self._start = "", 0
         self._begin: tuple[int, Any] = 0, None
-        self._actions: list[list[Any]] = []
-        self._receipts: list[list[Any]] = []
+        self._noted: list[list[Any]] = []
 
     def begin(self) -> None:
         """Forget what was before, and have moments count from now."""
-        self._actions, self._receipts, self._reached = [], [], ""
+        self._noted, self._reached = [], ""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
             self._begin = self._clock.now(), self._mark()
 
-    def end(self) -> tuple[list[Action], list[Action]]:
-        """Return what was done, and what was received, each with the moments of its begin and its end."""
+    def end(self) -> list[Record]:
+        """Return what was done and received, as of job and iteration 0 and without a loss."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
-        return self._told(self._actions), self._told(self._receipts)
+        return [
+            Record(kind, 0, 0, name, self._moment(start), self._moment(end)) for kind, name, start, end in self._noted
+        ]
 
     @contextmanager
     def action(self, name: str) -> Iterator[None]:
         """Note an action, which begins no earlier than it may."""
         self.arrive(name)
         self._clock.wait_until(self._start)
-        start = self._mark()
-        yield
-        self._actions.append([name, start, self._mark()])
+        with self._note("action", name):
+            yield
 
     def arrive(self, name: str) -> None:
         """Do what comes before an action, once."""
         if name != self._reached:
             self._reached, self._start = name, self.reach(name)
 
-    @contextmanager
-    def receipt(self, name: str) -> Iterator[None]:
+    def receipt(self, name: str) -> AbstractContextManager[None]:
         """Note a wait for what another stage has sent."""
+        return self._note("receipt", name)
+
+    @contextmanager
+    def _note(self, kind: Kind, name: str) -> Iterator[None]:
         start = self._mark()
         yield
-        self._receipts.append([name, start, self._mark()])
+        self._noted.append([kind, name, start, self._mark()])
 
     def with_loss(self, loss: Callable[[Any, Any], Tensor]) -> Callable[[Any, Any], Tensor]:
         """Return a loss whose time is part of the forward pass before it."""
 
         def timed(outputs: Any, targets: Any) -> Tensor:
             found = loss(outputs, targets)
-            if self._actions:
-                self._actions[-1][2] = self._mark()
+            if self._noted:
+                self._noted[-1][-1] = self._mark()
             return found
 
         return timed
-
-    def _told(self, kept: list[list[Any]]) -> list[Action]:
-        return [(name, self._moment(start), self._moment(end)) for name, start, end in kept]
 
     def _mark(self) -> Any:
         if self._device.type != "cuda":

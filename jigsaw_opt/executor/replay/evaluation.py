@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
@@ -17,7 +18,7 @@ from jigsaw_opt.executor.schedules.presence import (
     planned_bytes,
     restarts,
 )
-from jigsaw_opt.executor.schedules.records import BlockRecord, Part, RankReport, StoppingClock, TransferRecord
+from jigsaw_opt.executor.schedules.records import Kind, Part, RankReport, Record, StoppingClock
 from jigsaw_opt.executor.schedules.request import ReplayRequest, StagedRun
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.measured.replay import (
@@ -49,18 +50,16 @@ def timeline(
     there is none.
     """
     clock = StoppingClock(part.saves for part in parts)
-    blocks = {b[:3]: clock.block(b) for part in parts for b in part.blocks}
-    transfers: dict[tuple[int, int, int], list[TransferRecord]] = {}
+    found = defaultdict[tuple[Kind, int, int, int | str], list[Record]](list)
     for part in parts:
-        for record in part.transfers:
-            start, end = clock.moment(record.start_us), clock.moment(record.end_us)
-            transfers.setdefault(record.key, []).append(record._replace(start_us=start, end_us=end))
+        for record in part.records:
+            found[record[:4]].append(clock.record(record))
     jobs, passes, begun = [], 1, []
     for number, job in enumerate(plan.jobs):
         workers, first = range(len(job.gpus)), done[number] if done else 0
         iterations: tuple[MeasuredIteration | MeasuredStep, ...]
         if isinstance(job, JobPlan):
-            iterations = tuple(_iterations(number, first, job, blocks, transfers))
+            iterations = tuple(_iterations(number, first, job, found))
         else:
             assert stages is not None, "it is said what stages did"
             iterations = stages.measured()
@@ -76,15 +75,14 @@ def _iterations(
     number: int,
     first: int,
     job: JobPlan,
-    blocks: Mapping[tuple[int, int, int], BlockRecord],
-    transfers: Mapping[tuple[int, int, int], Sequence[TransferRecord]],
+    found: Mapping[tuple[Kind, int, int, int | str], Sequence[Record]],
 ) -> Iterator[MeasuredIteration]:
     """Yield what was measured of a job, from its first iteration to the last one that all workers have ended."""
     workers = len(job.gpus)
     for at in count(first):
-        own = [blocks[key] for slot in range(workers) if (key := (number, at, slot)) in blocks]
+        own = [block for slot in range(workers) for block in found.get(("block", number, at, slot), ())]
         planned = job.iterations[at % len(job.iterations)].transfers
-        sent = [transfers.get((number, at, transfer.bucket), ()) for transfer in planned]
+        sent = [found.get(("transfer", number, at, transfer.bucket), ()) for transfer in planned]
         if any(len(records) != workers for records in (own, *sent)):
             return
         moved = (
@@ -261,8 +259,9 @@ def _moments(part: PhasePart, job: int, runs: Sequence[Part]) -> Iterator[tuple[
     """Yield start and end of all operations of a job in a phase, on the clock of the first process."""
     place = part.numbers.index(job)
     for run in runs:
-        yield from ((run.begin_us + b.start_us, run.begin_us + b.end_us) for b in run.blocks if b.job == place)
-        yield from ((run.begin_us + t.start_us, run.begin_us + t.end_us) for t in run.transfers if t.key.job == place)
+        for record in run.records:
+            if record.job == place and record.kind in ("block", "transfer"):
+                yield run.begin_us + record.start_us, run.begin_us + record.end_us
 
 
 def _span_us(

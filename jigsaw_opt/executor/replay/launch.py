@@ -64,9 +64,11 @@ def _answers(error: InterruptedGroupError, processes: int, runs: int) -> list[Ra
     None where some process did not answer, or nothing had been measured.
     """
     found: list[RankReport] = [report for report in error.found if report is not None]
-    if len(found) < processes or not any(part.blocks or part.steps for report in found for part in report.parts):
+    if len(found) < processes or not any(
+        record.kind != "transfer" for report in found for part in report.parts for record in part.records
+    ):
         return None
-    empty = Part([], [], [], None)
+    empty = Part([], [], None)
     padded = ([*report.parts, *[empty] * (runs - len(report.parts))] for report in found)
     return [replace(report, parts=parts) for report, parts in zip(found, padded, strict=True)]
 

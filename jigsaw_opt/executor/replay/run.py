@@ -6,17 +6,18 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
+from itertools import chain
 from math import inf
 from time import monotonic
 
-from jigsaw_opt.executor.hosts.host import Host, Records
+from jigsaw_opt.executor.hosts.host import Host
 from jigsaw_opt.executor.randomness import generator_states, set_generators
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.schedules.clock import ReplayClock
 from jigsaw_opt.executor.schedules.link_order import LinkOrder, Windows
-from jigsaw_opt.executor.schedules.order import PassStep, ReplayExtent, ReplayOrder, RowStep, TransferKey
+from jigsaw_opt.executor.schedules.order import ReplayExtent, ReplayOrder, RowStep, TransferKey
 from jigsaw_opt.executor.schedules.presence import Seam
-from jigsaw_opt.executor.schedules.records import Part
+from jigsaw_opt.executor.schedules.records import Part, Record
 
 _LOGGER = logging.getLogger(__name__)
 _LOGGED_EVERY_S = 1.0
@@ -57,7 +58,7 @@ class Run:
     _comes_back: bool = True
     _stopped_before: int = 0
     _logged_s: float = -inf
-    _left: list[Records] = field(default_factory=lambda: [([], [], [])])
+    _left: list[Record] = field(default_factory=list)
 
     def carry_out(self) -> Part:
         """Do this process's part, together with the others."""
@@ -83,16 +84,13 @@ class Run:
     def part(self) -> Part:
         """Return what has been done so far; another thread may ask while the run goes on."""
         begin = self._begin or 0
-        here = [replica.records() for replica in list(self.replicas.values())]
-        blocks, transfers, steps = ([r for own in kind for r in list(own)] for kind in zip(*self._left, *here))
+        records = [*self._left, *chain.from_iterable(replica.records for replica in list(self.replicas.values()))]
         return Part(
-            [b._replace(start_us=b.start_us - begin, end_us=b.end_us - begin) for b in blocks],
-            [t._replace(start_us=t.start_us - begin, end_us=t.end_us - begin) for t in transfers],
+            [r._replace(start_us=r.start_us - begin, end_us=r.end_us - begin) for r in records],
             list(self._origins),
             self.progress.passes,
             begin,
             [(start - begin, end - begin) for start, end in list(self._saves)],
-            [step.since(begin) for step in steps],
             self.clock.stopped_us - self._stopped_before,
         )
 
@@ -138,9 +136,9 @@ class Run:
         with self.clock.stopped():
             for k in leaving:
                 self._save(self.replicas[k], at_end=True)
-                done = self.replicas[k].records()
+                done = self.replicas[k].records
                 self.replicas[k].forget()
-                self._left.append(done)
+                self._left += done
             self.change(seam.jobs, self._comes_back)
 
     def _first_start(self) -> int:
@@ -178,7 +176,7 @@ class Run:
         keys = (TransferKey(step.job, step.iteration, bucket) for bucket in buckets)
         return [self._zero + self.order.transfer_start_us(key) for key in keys]
 
-    def passes(self, first: PassStep) -> Iterator[tuple[str, int]]:
+    def passes(self, first: RowStep) -> Iterator[tuple[str, int]]:
         """Yield the passes of an iteration, each when it is asked for, once all that stands before it here is done.
 
         Each comes with the moment before which it does not begin. What the passes draw goes on as if nothing had been
@@ -188,7 +186,7 @@ class Run:
         yield first.action, self.start(first)
         drawn = None
         for step in self._row:
-            if isinstance(step, PassStep):
+            if isinstance(step, RowStep) and step.action:
                 if drawn is not None:
                     set_generators(drawn, stages.device)
                     drawn = None

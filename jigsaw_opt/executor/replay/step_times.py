@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, groupby
+from math import isnan
 from statistics import fmean, median
 from typing import NamedTuple
 
-from jigsaw_opt.executor.schedules.records import Action, Part, StepRecord, StoppingClock
+from jigsaw_opt.executor.schedules.records import Kind, Part, Record, StoppingClock
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 from jigsaw_opt.problem.measured.replay import KindError
 from jigsaw_opt.problem.measured.times import MeasuredOperation, MeasuredStep
@@ -49,9 +51,13 @@ class StepTimes:
         self._ends = {name: (before.get(name, ""), after.get(name, "")) for name in names}
         """For each transfer the block whose result it is and the one that takes it."""
         clock = StoppingClock(part.saves for part in parts)
-        records = [part.steps for part in parts[: schedule.processes]]
+        records = (
+            (clock.record(record) for record in part.records if record.kind in ("action", "receipt"))
+            for part in parts[: schedule.processes]
+        )
+        steps = ([list(own) for _, own in groupby(own, lambda record: record.iteration)] for own in records)
         # Only a run that was interrupted has processes that took fewer steps than others.
-        self._steps = [_step(clock, schedule, own) for own in zip(*records, strict=False)]
+        self._steps = [_step(schedule, own) for own in zip(*steps, strict=False)]
 
     def measured(self) -> tuple[MeasuredStep, ...]:
         """Return the steps that all processes have taken, in the order of the task graph."""
@@ -117,23 +123,18 @@ class StepTimes:
         }
 
 
-def _step(clock: StoppingClock, schedule: StageSchedule, records: Sequence[StepRecord]) -> _RunStep:
+def _step(schedule: StageSchedule, processes: Sequence[Sequence[Record]]) -> _RunStep:
     """Return what all processes did in a step."""
-    iteration = records[0].iteration
-    ran = _spans(clock, schedule, iteration, (action for record in records for action in record.actions))
-    waited = _spans(clock, schedule, iteration, (receipt for record in records for receipt in record.receipts))
-    return _RunStep(ran, waited, fmean(record.loss for record in records if record.loss is not None))
+    ran, waited = (_spans(schedule, chain(*processes), kind) for kind in ("action", "receipt"))
+    return _RunStep(ran, waited, fmean(records[0].loss for records in processes if not isnan(records[0].loss)))
 
 
-def _spans(clock: StoppingClock, schedule: StageSchedule, iteration: int, actions: Iterable[Action]) -> dict[str, Span]:
-    """Return for each operation the begin of its first and the end of its last action.
-
-    Each is as long as before: its own process saved nothing meanwhile.
-    """
+def _spans(schedule: StageSchedule, records: Iterable[Record], kind: Kind) -> dict[str, Span]:
+    """Return for each operation the begin of its first and the end of its last action."""
     spans: dict[str, Span] = {}
-    for action, begin, finish in actions:
-        name, start = schedule.planned_in(iteration)[action], clock.moment(begin)
-        end = start + finish - begin
-        before = spans.get(name, (start, end))
-        spans[name] = min(before[0], start), max(before[1], end)
+    for record in records:
+        if record.kind == kind:
+            name = schedule.planned_in(record.iteration)[str(record.what)]
+            start, end = spans.get(name, record[4:6])
+            spans[name] = min(start, record.start_us), max(end, record.end_us)
     return spans

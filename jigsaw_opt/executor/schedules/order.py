@@ -38,26 +38,21 @@ class TransferKey(NamedTuple):
     bucket: int
 
 
-class BlockStep(NamedTuple):
-    """A block: its job, worker, iteration counted over all passes, level and planned start."""
+class RowStep(NamedTuple):
+    """A block, a pass of a pipeline, an operation of a burst, or a transfer.
 
-    job: int
-    slot: int
-    iteration: int
-    level: int
+    `start_us`: planned start. `iteration`: counted over all passes. `place`: worker of a block, bucket of a transfer,
+    or number of an operation. `shift`: windows after that of its pass. `level`: of a block. `action`: of a pass or an
+    operation; empty of all others.
+    """
+
     start_us: int
-
-
-class PassStep(NamedTuple):
-    """A pass of a pipeline, or an operation of a burst: its job, iteration, action and planned start."""
-
     job: int
     iteration: int
-    action: str
-    start_us: int
-
-
-RowStep = BlockStep | PassStep
+    place: int
+    shift: int
+    level: int = 0
+    action: str = ""
 
 
 @dataclass
@@ -70,20 +65,6 @@ class ReplayExtent:
 
     done: Sequence[int]
     passes: int | None
-
-
-_RowEntry = tuple[int, int, int, int, int, int | str]
-"""Place in a window, job, iteration, worker or operation, windows after that of its pass, and level or action."""
-
-
-class _LinkTurn(NamedTuple):
-    """A transfer of one pass on a link, by its place in a window."""
-
-    offset_us: int
-    job: int
-    iteration: int
-    bucket: int
-    shift: int
 
 
 class ReplayOrder:
@@ -172,26 +153,20 @@ class ReplayOrder:
             yield window
 
     def steps(self, rank: int, window: int, progress: ReplayExtent) -> Iterator[RowStep]:
-        """Yield the blocks and passes of a process in a window, in their order."""
-        for start, job, number, place, shift, what in self._blocks[rank]:
-            iteration, moment = self._iteration(job, number, window - shift), window * self.period_us + start
-            if self._happens(job, iteration, window - shift, progress):
-                if isinstance(what, str):
-                    yield PassStep(job, iteration, what, moment)
-                else:
-                    yield BlockStep(job, place, iteration, what, moment)
+        """Return the blocks and passes of a process in a window, in their order."""
+        return filter(None, (self._in_window(step, window, progress) for step in self._blocks[rank]))
 
-    def _blocks_of(self, rank: int) -> list[_RowEntry]:
+    def _blocks_of(self, rank: int) -> list[RowStep]:
         """Return all that a process does in a window, in its order."""
         blocks = (
-            (start % self.period_us, job, number, slot, start // self.period_us, levels[slot])
+            RowStep(start % self.period_us, job, number, slot, start // self.period_us, levels[slot])
             for job, slot in self.hosted(rank).items()
             for number, levels in enumerate(self._levels[job])
             for start in (self.jobs[job].iterations[number].blocks[slot].start_us,)
         )
         return sorted(chain(blocks, self._passes_of(rank)))
 
-    def _passes_of(self, rank: int) -> Iterator[_RowEntry]:
+    def _passes_of(self, rank: int) -> Iterator[RowStep]:
         """Return passes of a pipeline that a process runs, or operations of a burst that it takes part in."""
         for job, shape in self._task_graph_of.items():
             if rank not in self.ranks[job]:
@@ -205,7 +180,7 @@ class ReplayOrder:
                 for place, (name, at) in enumerate(times):
                     if name in actions:
                         shift, offset = divmod(at.start_us, self.period_us)
-                        yield offset, job, number, place, shift, actions[name]
+                        yield RowStep(offset, job, number, place, shift, 0, actions[name])
 
     def before(self, key: TransferKey, progress: ReplayExtent) -> set[TransferKey]:
         """Return the last transfer before another one on each of its links, those of its own job left out."""
@@ -239,29 +214,30 @@ class ReplayOrder:
         for place in count(own - 1, -1):
             # Back through the turns of this window, and of those before it (`place` below 0), to one that is carried
             # out: an earlier run may have done it, or its job may not have begun.
-            earlier, other = window + place // len(turns), turns[place % len(turns)]
+            earlier = window + place // len(turns)
             if earlier < 0:
                 return None
-            iteration = self._iteration(other.job, other.iteration, earlier - other.shift)
-            if self._happens(other.job, iteration, earlier - other.shift, progress):
-                return TransferKey(other.job, iteration, other.bucket)
+            if other := self._in_window(turns[place % len(turns)], earlier, progress):
+                return TransferKey(*other[1:4])
         return None
 
-    def _iteration(self, job: int, number: int, turn: int) -> int:
-        return turn * len(self.jobs[job].iterations) + number
+    def _in_window(self, step: RowStep, window: int, progress: ReplayExtent) -> RowStep | None:
+        """Return what a step of one pass is in a window; None where that is not carried out."""
+        turn = window - step.shift
+        iteration = turn * len(self.jobs[step.job].iterations) + step.iteration
+        if turn < 0 or iteration < progress.done[step.job] or (progress.passes is not None and turn >= progress.passes):
+            return None
+        return step._replace(iteration=iteration, start_us=window * self.period_us + step.start_us)
 
-    def _happens(self, job: int, iteration: int, turn: int, progress: ReplayExtent) -> bool:
-        return turn >= 0 and iteration >= progress.done[job] and (progress.passes is None or turn < progress.passes)
-
-    def _turns_by_link(self, sizes: Sequence[Sequence[int]]) -> dict[int, list[_LinkTurn]]:
-        found: dict[int, list[_LinkTurn]] = {link: [] for links in self._links for link in links}
+    def _turns_by_link(self, sizes: Sequence[Sequence[int]]) -> dict[int, list[RowStep]]:
+        found: dict[int, list[RowStep]] = {link: [] for links in self._links for link in links}
         for job, plan in enumerate(self.jobs):
             for number, iteration in enumerate(plan.iterations if isinstance(plan, JobPlan) else ()):
                 for transfer in iteration.transfers:
                     shift, offset = divmod(transfer.start_us, self.period_us)
                     # An empty bucket is not sent, so it needs no turn.
                     for link in self._links[job] if sizes[job][transfer.bucket - 1] else ():
-                        found[link].append(_LinkTurn(offset, job, number, transfer.bucket, shift))
+                        found[link].append(RowStep(offset, job, number, transfer.bucket, shift))
         return {link: sorted(turns) for link, turns in found.items()}
 
 

@@ -7,77 +7,50 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import NamedTuple
+from math import nan
+from typing import Literal, NamedTuple
 
-from jigsaw_opt.executor.schedules.order import TransferKey
 from jigsaw_opt.problem.measured.replay import Replay
 
-Action = tuple[str, int, int]
-"""What PyTorch calls it, and the moments of its begin and its end."""
+Kind = Literal["block", "transfer", "action", "receipt"]
 
 
-@dataclass(frozen=True)
-class StepRecord:
-    """The record of one process in a step.
+class Record(NamedTuple):
+    """A block, a worker's part in a transfer, an action of stages, or a wait for what others have sent to them.
 
-    `actions, receipts`: passes in the order in which they ran, and waits for what others have sent. `loss`: mean over
-    all micro-batches; None where the last stage is elsewhere.
+    `what`: number of the worker or of the bucket, or what PyTorch calls the action. `level`: that of a block. `loss`:
+    that of a block; of an action or a wait the mean over all micro-batches, no number where the last stage is
+    elsewhere.
     """
 
-    iteration: int
-    actions: list[Action]
-    receipts: list[Action]
-    loss: float | None
-
-    def since(self, begin_us: int) -> StepRecord:
-        """Return the same with moments that count from another one."""
-        actions, receipts = (
-            [(name, start - begin_us, end - begin_us) for name, start, end in kept]
-            for kept in (self.actions, self.receipts)
-        )
-        return replace(self, actions=actions, receipts=receipts)
-
-
-class BlockRecord(NamedTuple):
-    """A block that has been run."""
-
+    kind: Kind
     job: int
     iteration: int
-    slot: int
-    level: int
+    what: int | str
     start_us: int
     end_us: int
-    loss: float
-
-
-class TransferRecord(NamedTuple):
-    """A worker's part in a transfer."""
-
-    key: TransferKey
-    start_us: int
-    end_us: int
+    level: int = 0
+    loss: float = nan
 
 
 @dataclass(frozen=True)
 class Part:
     """The part of one process in a run.
 
-    `blocks, transfers`: those of the workers that it hosts. `origins_us`: when each pass of a finite plan began.
-    `passes`: how many there were; None where the run was interrupted before anybody had said. `begin_us`: when the run
-    began, the same for all of its processes. `saves`: start and end of the writing of each checkpoint, one behind the
-    other. `steps`: steps of the stages that it hosts, one behind the other. `stopped_us`: for how long the clock stood
+    `records`: what was run of the workers and stages that it hosts; of stages whole steps, one behind the other.
+    `origins_us`: when each pass of a finite plan began. `passes`: how many there were; None where the run was
+    interrupted before anybody had said. `begin_us`: when the run began, the same for all of its processes. `saves`:
+    start and end of the writing of each checkpoint, one behind the other. `stopped_us`: for how long the clock stood
     still while workers of later jobs were built.
     """
 
-    blocks: list[BlockRecord]
-    transfers: list[TransferRecord]
+    records: list[Record]
     origins_us: list[int]
     passes: int | None
     begin_us: int = 0
     saves: list[tuple[int, int]] = field(default_factory=list)
-    steps: list[StepRecord] = field(default_factory=list)
     stopped_us: int = 0
 
 
@@ -129,7 +102,11 @@ class StoppingClock:
             spent = max(spent, before[begun] - under_way)
         return at_us - spent
 
-    def block(self, record: BlockRecord) -> BlockRecord:
-        """Return a block that lasts as long as before: its own process saved nothing meanwhile."""
+    def record(self, record: Record) -> Record:
+        """Return a record by this clock.
+
+        All but transfers last as long as before: their own process saved nothing meanwhile.
+        """
         start = self.moment(record.start_us)
-        return record._replace(start_us=start, end_us=start + record.end_us - record.start_us)
+        end = self.moment(record.end_us) if record.kind == "transfer" else start + record.end_us - record.start_us
+        return record._replace(start_us=start, end_us=end)
