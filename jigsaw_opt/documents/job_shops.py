@@ -131,7 +131,10 @@ def read_jsplib(data: bytes | str, source: str, name: str | None = None, tell: T
             continue
         pairs = list(zip(row[::2], row[1::2], strict=True))
         for machine, time in pairs:
-            _check_operation(lines, number, machine, machines, time)
+            if not 0 <= machine < machines:
+                lines.add(number, f"names a machine that is none of {machines}", code="out-of-range")
+            if not 0 <= time <= _LONGEST_US:
+                lines.add(number, f"has a duration of {time}; it is from 0 to 10^12", code="out-of-range")
         jobs.append(pairs)
     if shorter := sum(len(job) < machines for job in jobs):
         tell(f"{source}: jobs with fewer operations than the {counted(machines, 'machine')}: {shorter}")
@@ -170,19 +173,11 @@ def _headed(lines: Lines) -> tuple[int, list[Row]]:
 def _numbers_of(lines: Lines, number: int, line: str) -> list[int] | None:
     """Return the whole numbers of a line; None, with a problem, where it holds something else."""
     words = line.split()
-    if not all(map(_WORD.fullmatch, words)):
-        wrong = next(word for word in words if not _WORD.fullmatch(word))
-        lines.add(number, f"holds {wrong[:40]!r} where a whole number stands", code="malformed")
-        return None
-    return [int(word) for word in words]
-
-
-def _check_operation(lines: Lines, number: int, machine: int, machines: int, time: int) -> None:
-    """Report a machine that there is not, and a duration that is not possible."""
-    if not 0 <= machine < machines:
-        lines.add(number, f"names a machine that is none of {machines}", code="out-of-range")
-    if not 0 <= time <= _LONGEST_US:
-        lines.add(number, f"has a duration of {time}; it is from 0 to 10^12", code="out-of-range")
+    wrong = next((word for word in words if not _WORD.fullmatch(word)), None)
+    if wrong is None:
+        return [int(word) for word in words]
+    lines.add(number, f"holds {wrong[:40]!r} where a whole number stands", code="malformed")
+    return None
 
 
 def _instance(name: str, jobs: Sequence[Sequence[tuple[int, int]]], source: str, tell: Tell) -> Instance:

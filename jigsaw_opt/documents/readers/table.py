@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 from itertools import pairwise
 
 from jigsaw_opt.documents.readers.lines import Lines, whole
-from jigsaw_opt.documents.readers.tally import MOST_SPARED, REPEATED, Tally, Unfinished, wrong_record
+from jigsaw_opt.documents.readers.tally import MOST_SPARED, REPEATED, Found, Tally, Unfinished, wrong_record
 from jigsaw_opt.documents.readers.times import Zone, duration_us, is_missing, moment_us
 from jigsaw_opt.errors import Code
 from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
@@ -158,11 +158,7 @@ class JobTable:
                     self.tally.leave_out(wrong_record("more or fewer cells than there are columns"))
 
     def workload(
-        self,
-        name: str,
-        job_of: Callable[[Row], TraceJob | Unfinished | str],
-        accept: Accept,
-        stages: dict[str, StageTimes] | None = None,
+        self, name: str, job_of: Callable[[Row], Found], accept: Accept, stages: dict[str, StageTimes] | None = None
     ) -> Workload:
         """Return the workload of the jobs of all rows.
 
@@ -177,11 +173,7 @@ class JobTable:
         return self.workload_of(name, found, accept, stages)
 
     def workload_of(
-        self,
-        name: str,
-        found: Iterable[tuple[int, TraceJob | Unfinished | str]],
-        accept: Accept,
-        stages: dict[str, StageTimes] | None = None,
+        self, name: str, found: Iterable[tuple[int, Found]], accept: Accept, stages: dict[str, StageTimes] | None = None
     ) -> Workload:
         """Return the workload of jobs that were read.
 

@@ -45,6 +45,10 @@ class Unfinished(NamedTuple):
         return cls(TraceJob(name, submit_us, "seconds", gpus, **stated), reason)
 
 
+Found = TraceJob | Unfinished | str
+"""What a record tells: a job, one that has not ended, or why there is none."""
+
+
 class Tally:
     """Counts of jobs that are left out, and of what else is decided about rows and items."""
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from jigsaw_opt.documents.file_bytes import unpacked
 from jigsaw_opt.documents.readers.lines import Lines
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, from_first, headed
-from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Tally, Unfinished
+from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Found, Tally, Unfinished
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
 from jigsaw_opt.text import nearest, readable
@@ -95,7 +95,7 @@ class TraceFormat:
         size = first.count(self.separator) + 1
         return next((form for form in self.forms if len(form) == size), self.forms[0])
 
-    def _job(self, row: Row, columns: Mapping[str, str], notes: TraceNotes) -> TraceJob | Unfinished | str:
+    def _job(self, row: Row, columns: Mapping[str, str], notes: TraceNotes) -> Found:
         lasts = [columns[key] for key in _LASTS if key in columns]
         gpus = row.integer(columns["gpus"], least=0 if lasts else 1)
         if lasts and row.good and not gpus:

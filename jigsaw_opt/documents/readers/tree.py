@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from jigsaw_opt.documents.readers.table import Accept
-from jigsaw_opt.documents.readers.tally import MOST_SPARED, REPEATED, Tally, Unfinished, wrong_record
+from jigsaw_opt.documents.readers.tally import MOST_SPARED, REPEATED, Found, Tally, Unfinished, wrong_record
 from jigsaw_opt.documents.readers.times import PointInTime, moment_us
 from jigsaw_opt.errors import Code, Problem
 from jigsaw_opt.problem.rules.report import Place, Report, describe
@@ -101,9 +101,7 @@ class Tree:
         return found
 
 
-def accepted_jobs(
-    found: Iterable[tuple[Tree, TraceJob | Unfinished | str]], accept: Accept, tally: Tally
-) -> dict[str, TraceJob]:
+def accepted_jobs(found: Iterable[tuple[Tree, Found]], accept: Accept, tally: Tally) -> dict[str, TraceJob]:
     """Return the jobs by name, note what is wrong with them, and count what is left out.
 
     An item in which something is wrong, or with the name of a job before, is left out and counted as well; it is

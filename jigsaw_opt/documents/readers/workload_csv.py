@@ -10,7 +10,7 @@ from typing import Any
 
 from jigsaw_opt.documents.csv_text import restored
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, from_first, headed
-from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Unfinished
+from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Found, Unfinished
 from jigsaw_opt.documents.readers.times import moment_us
 from jigsaw_opt.errors import UsageError, malformed
 from jigsaw_opt.problem.workload import LARGEST, STATED, STATED_LISTS, TraceJob, Workload
@@ -100,7 +100,7 @@ def decode_workload(
     return from_first(workload, table.zoned) if submit == _DATED else workload
 
 
-def _on_gpus(job_of: Callable[[Row], TraceJob | Unfinished | str], row: Row) -> TraceJob | Unfinished | str:
+def _on_gpus(job_of: Callable[[Row], Found], row: Row) -> Found:
     """Return the job of a line, or why it is none: it has no GPU, or never started."""
     return NO_GPU if row.is_zero("gpus") else job_of(row)
 
@@ -171,9 +171,7 @@ def _number_us(row: Row, submit: str) -> int:
     return row.microseconds(submit, _SUBMIT[submit])
 
 
-def _job(
-    row: Row, submit: str, duration: str | None, stated: Mapping[str, str], limits: _ArrayLimits
-) -> TraceJob | Unfinished | str:
+def _job(row: Row, submit: str, duration: str | None, stated: Mapping[str, str], limits: _ArrayLimits) -> Found:
     lacks_duration = duration and row.is_missing(duration)
     if lacks_duration and ("end_us" in stated and not row.is_missing(stated["end_us"])):
         return NEVER_STARTED  # it was cancelled before

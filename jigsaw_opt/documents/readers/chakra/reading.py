@@ -40,6 +40,8 @@ _MOST_SIZE = 2**53 - 1
 _NAMES: Mapping[int, str] = {kind: kind.told for kind in Collective}
 _UNSTATED = -1
 """The kind of a collective that states none."""
+_Part = tuple[int, int]
+"""A place among the ranks, and a node of this rank."""
 _RANK = re.compile(r"\.([0-9]{1,9})\.et(\.gz)?$")
 
 
@@ -101,11 +103,11 @@ class _Matching:
         self._ranks, self._pairs = ranks, _pairs(ranks)
         self.blocks: list[TaskGraphBlock] = []
         self.transfers: list[TaskGraphTransfer] = []
-        self.names: dict[tuple[int, int], str] = {}
+        self.names: dict[_Part, str] = {}
         self.kinds: Counter[int] = Counter()
         self.problems: list[Problem] = []
         collectives: dict[tuple[str, int], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
-        messages: dict[tuple[int, int, int], dict[int, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
+        messages: dict[tuple[int, int, int], dict[int, list[_Part]]] = defaultdict(lambda: defaultdict(list))
         for index, rank in enumerate(ranks):
             for number, node in rank.kept.items():
                 if node.kind == COMPUTE:
@@ -155,9 +157,7 @@ class _Matching:
             self._add(TaskGraphTransfer(self._called(each[0]), self._size(each, kind), among=among), each)
             self.kinds[kind] += 1
 
-    def _add_messages(
-        self, source: int, target: int, sent: list[tuple[int, int]], received: list[tuple[int, int]]
-    ) -> None:
+    def _add_messages(self, source: int, target: int, sent: list[_Part], received: list[_Part]) -> None:
         """Add what one rank sends another one with one tag."""
         if len(sent) != len(received) or source == target:
             index, number = (sent or received)[0]
@@ -170,11 +170,11 @@ class _Matching:
             name, size = self._called(pair[0]), self._size(list(pair))
             self._add(TaskGraphTransfer(name, size, source=str(source), target=str(target)), pair)
 
-    def _called(self, part: tuple[int, int]) -> str:
+    def _called(self, part: _Part) -> str:
         index, number = part
         return self._ranks[index].called(number)
 
-    def _size(self, parts: list[tuple[int, int]], kind: int | None = None) -> int:
+    def _size(self, parts: list[_Part], kind: int | None = None) -> int:
         """Return the bytes of a transfer, which all of its ranks must state alike; of a collective as an all-reduce."""
         if kind == Collective.BARRIER:
             return 0
@@ -200,7 +200,7 @@ class _Matching:
             self.problems.append(Problem(next(iter(stated)), told, code="out-of-range"))
         return moved
 
-    def _add(self, transfer: TaskGraphTransfer, parts: Iterable[tuple[int, int]]) -> None:
+    def _add(self, transfer: TaskGraphTransfer, parts: Iterable[_Part]) -> None:
         self.transfers.append(transfer)
         self.names |= dict.fromkeys(parts, transfer.name)
 

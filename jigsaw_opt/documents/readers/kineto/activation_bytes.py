@@ -124,6 +124,10 @@ def kept_bytes(nodes: Iterable[MadeNode], parameters: Iterable[_Shape]) -> int:
     return sum(storages.kept.values())
 
 
+_Stored = tuple[Tensor, object, int]
+"""A tensor, its storage, and the bytes of this storage."""
+
+
 class _Storages:
     """The storages that are known, and those of them that are kept."""
 
@@ -131,7 +135,7 @@ class _Storages:
         self.kept: dict[object, int] = {}
         # A weight may be read transposed.
         self._parameters = {each for shape in parameters for each in (shape, shape[::-1])}
-        self._outputs: list[tuple[Tensor, object, int]] = []
+        self._outputs: list[_Stored] = []
         """Of all operations so far, the storage of each and its bytes."""
         self._alike: dict[tuple[str, int], list[int]] = defaultdict(list)
         self._read: set[int] = set()
@@ -141,7 +145,7 @@ class _Storages:
         """Take in what a node keeps, and what its maker has put out."""
         read = next((listed for one in node.maker.above() if (listed := tensors_of(one))), [])
         weights = weights_read(node.maker, read)
-        found: list[tuple[Tensor, object, int]] = []
+        found: list[_Stored] = []
         used: set[int] = set()
         for tensor in reversed([one for one in read if one.size and one.position not in weights]):
             origin = self._origin(tensor, used)
@@ -181,11 +185,7 @@ class _Storages:
         return self._outputs[k][1:]
 
     def _keep(
-        self,
-        node: MadeNode,
-        found: Sequence[tuple[Tensor, object, int]],
-        outputs: Sequence[tuple[Tensor, object, int]],
-        besides: Sequence[Tensor],
+        self, node: MadeNode, found: Sequence[_Stored], outputs: Sequence[_Stored], besides: Sequence[Tensor]
     ) -> None:
         if _VIEWS.fullmatch(node.kind) or _NOTHING.fullmatch(node.kind):
             return
@@ -206,7 +206,7 @@ class _Storages:
         self,
         operations: Iterable[TraceSpan],
         gradients: Iterable[Tensor],
-        known: Sequence[tuple[Tensor, object, int]],
+        known: Sequence[_Stored],
         weights: Iterable[Tensor],
     ) -> None:
         """Keep what operations of a node read beside gradients and weights."""
@@ -226,11 +226,7 @@ class _Storages:
                     self.kept[next(self._fresh)] = tensor.size
 
     def _keep_factor(
-        self,
-        product: TraceSpan,
-        gradients: Iterable[Tensor],
-        found: Sequence[tuple[Tensor, object, int]],
-        weights: Sequence[Tensor],
+        self, product: TraceSpan, gradients: Iterable[Tensor], found: Sequence[_Stored], weights: Sequence[Tensor]
     ) -> None:
         """Keep the only factor whose product with the gradient a node computes: it has no gradient itself."""
         besides = {shape for one in gradients for shape in (one.shape, one.shape[::-1])}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Tally, Unfinished
+from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Found, Tally, Unfinished
 from jigsaw_opt.documents.readers.tree import Tree
 from jigsaw_opt.problem.workload import LARGEST, TraceJob, is_name
 
@@ -57,7 +57,7 @@ def name_of(item: Tree) -> str:
     return f"{meta.at('namespace').text() if meta.at('namespace') else 'default'}/{meta.at('name').text()}"
 
 
-def job_of_item(item: Tree, tally: Tally) -> TraceJob | Unfinished | str:
+def job_of_item(item: Tree, tally: Tally) -> Found:
     """Return the job that an item states, or why it is none."""
     kind = _kind(item)
     if kind is None:

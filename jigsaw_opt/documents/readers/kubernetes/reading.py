@@ -30,7 +30,7 @@ from jigsaw_opt.documents.readers.kubernetes.jobs import (
     time_us,
 )
 from jigsaw_opt.documents.readers.table import Accept, anything, from_first
-from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Tally, Unfinished
+from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Found, Tally, Unfinished
 from jigsaw_opt.documents.readers.tree import Tree, accepted_jobs
 from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.workload import TraceJob, Workload
@@ -107,9 +107,7 @@ def _each_once(items: list[Tree], tally: Tally) -> list[Tree]:
     return list(last.values())
 
 
-def _told_apart(
-    found: Iterable[tuple[Tree, TraceJob | Unfinished | str]], tally: Tally
-) -> Iterator[tuple[Tree, TraceJob | Unfinished | str]]:
+def _told_apart(found: Iterable[tuple[Tree, Found]], tally: Tally) -> Iterator[tuple[Tree, Found]]:
     """Yield jobs with numbers behind names that others have, be they of another kind or of an earlier time."""
     times = Counter[str]()
     for item, job in found:
@@ -121,7 +119,7 @@ def _told_apart(
         yield item, job
 
 
-def _jobs(trees: list[Tree], tally: Tally) -> Iterator[tuple[Tree, TraceJob | Unfinished | str]]:
+def _jobs(trees: list[Tree], tally: Tally) -> Iterator[tuple[Tree, Found]]:
     """Yield the jobs of a list, or why there is none, with the items that they stand in."""
     items: list[_ListedItem] = []
     for tree in trees:
@@ -200,7 +198,7 @@ class _GpuInterval(NamedTuple):
     gpus: int
 
 
-def job_of_pods(name: str, pods: Sequence[Tree], tally: Tally) -> TraceJob | Unfinished | str:
+def job_of_pods(name: str, pods: Sequence[Tree], tally: Tally) -> Found:
     """Return the job that pods of one owner make up, or why they make up none.
 
     It has as many GPUs as its pods held at a time, since a pod that takes the place of another does not add to it,
@@ -235,7 +233,7 @@ def job_of_pods(name: str, pods: Sequence[Tree], tally: Tally) -> TraceJob | Unf
     return _job_of_intervals(name, created_us, held, asked)
 
 
-def job_of_gang(name: str, items: Sequence[Tree], tally: Tally) -> TraceJob | Unfinished | str:
+def job_of_gang(name: str, items: Sequence[Tree], tally: Tally) -> Found:
     """Return the job that several jobs of one gang make up, or why they make up none."""
     found = [job_of_item(item, tally) for item in items]
     jobs = [one for one in found if isinstance(one, TraceJob)]

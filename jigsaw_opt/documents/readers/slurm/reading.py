@@ -27,7 +27,15 @@ from jigsaw_opt.documents.readers.slurm.records import (
     wait_in_turn,
 )
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, from_first, headed
-from jigsaw_opt.documents.readers.tally import NEVER_STARTED, NO_GPU, STILL_RUNNING, Tally, Unfinished, wrong_record
+from jigsaw_opt.documents.readers.tally import (
+    NEVER_STARTED,
+    NO_GPU,
+    STILL_RUNNING,
+    Found,
+    Tally,
+    Unfinished,
+    wrong_record,
+)
 from jigsaw_opt.documents.readers.times import duration_us
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
@@ -102,9 +110,7 @@ def read_slurm(data: bytes | str, source: str = "sacct.txt", accept: Accept = an
     return from_first(table.workload_of(source, _jobs_of_all(clusters, table.tally), accept), table.zoned)
 
 
-def _jobs_of_all(
-    clusters: Mapping[str, Mapping[str, _SacctLine]], tally: Tally
-) -> Iterator[tuple[int, TraceJob | Unfinished | str]]:
+def _jobs_of_all(clusters: Mapping[str, Mapping[str, _SacctLine]], tally: Tally) -> Iterator[tuple[int, Found]]:
     """Yield the jobs of all clusters by line, each under the name of its cluster where there are several."""
     found = (
         (line, job if len(clusters) == 1 else _of_cluster(cluster, job))
@@ -114,7 +120,7 @@ def _jobs_of_all(
     return iter(sorted(found, key=lambda one: one[0])) if len(clusters) > 1 else found
 
 
-def _of_cluster(cluster: str, job: TraceJob | Unfinished | str) -> TraceJob | Unfinished | str:
+def _of_cluster(cluster: str, job: Found) -> Found:
     """Return a job with its cluster before its own name, and those of other jobs and of arrays."""
     if isinstance(job, str):
         return job
@@ -159,7 +165,7 @@ def _is_clock_step(gap_us: int) -> bool:
     return gap_us % _CLOCK_STEP_US == 0 and gap_us <= _CLOCKS_CHANGE_US
 
 
-def _jobs(records: Mapping[str, _SacctLine], tally: Tally) -> Iterator[tuple[int, TraceJob | Unfinished | str]]:
+def _jobs(records: Mapping[str, _SacctLine], tally: Tally) -> Iterator[tuple[int, Found]]:
     """Yield the jobs, or why there is none, with the components of each put together."""
     parts: dict[str, list[_SacctLine]] = {}
     for name, record in records.items():
