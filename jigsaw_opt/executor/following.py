@@ -140,35 +140,6 @@ def _store(place: _Place, meet: str | None, timeout: timedelta) -> tuple[AnyStor
     return PrefixStore("plan", dist.distributed_c10d._get_default_store()), dist.get_rank() == 0
 
 
-class _SharedStore:
-    """A store whose loss is an error of the run."""
-
-    def __init__(self, store: AnyStore) -> None:
-        self._store = store
-
-    def set(self, key: str, value: str) -> None:
-        """Write a value."""
-        self._ask(lambda: self._store.set(key, value))
-
-    def get(self, key: str) -> int:
-        """Return a number that has been written."""
-        return int(self._ask(lambda: self._store.get(key)))
-
-    def add(self, key: str, amount: int) -> int:
-        """Add to a counter, 0 at first, and return it."""
-        return int(self._ask(lambda: self._store.add(key, amount)))
-
-    def check(self, key: str) -> bool:
-        """Return whether a value has been written."""
-        return bool(self._ask(lambda: self._store.check([key])))
-
-    def _ask(self, call: Callable[[], Any]) -> Any:
-        try:
-            return call()
-        except dist.DistError as error:
-            raise RunFailedError(f"who keeps the place where all meet has gone: {_first_line(error)}") from None
-
-
 def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
 
@@ -182,7 +153,7 @@ class PlanTurns:
 
     def __init__(self, order: ReplayOrder, place: _Place, store: tuple[AnyStore, bool], timeout: timedelta) -> None:
         self._order, self._place, self._timeout = order, place, timeout.total_seconds()
-        self._store, self._keeps = _SharedStore(store[0]), store[1]
+        self._store, self._keeps = store
         self._ended = Event()
         self._heard: dict[tuple[int, int], tuple[int, float]] = {}
         self._extent = ReplayExtent([0] * len(order.jobs), None)
@@ -201,12 +172,12 @@ class PlanTurns:
             self._leave()
 
     def _leave(self) -> None:
-        self._store.set(f"left {self._place.job} {self._place.worker}", "")
-        left = self._store.add("left", 1)
+        self._ask("set", f"left {self._place.job} {self._place.worker}", "")
+        left = self._ask("add", "left", 1)
         if self._keeps and not self._is_over:
             everybody = [(job, worker) for job, ranks in enumerate(self._order.ranks) for worker in range(len(ranks))]
             self._wait(
-                lambda: left == self._place.processes or self._store.add("left", 0) == self._place.processes, everybody
+                lambda: left == self._place.processes or self._ask("add", "left", 0) == self._place.processes, everybody
             )
 
     def follows(self, job: object) -> bool:
@@ -218,7 +189,7 @@ class PlanTurns:
         job, worker = self._place.job, self._place.worker
         if not self._has_begun:
             self._has_begun = True
-            self._store.set(f"first {job} {worker}", str(iteration))
+            self._ask("set", f"first {job} {worker}", str(iteration))
         for step in self._steps:
             if (step.job, step.place) == (job, worker):
                 if step.iteration == iteration:
@@ -237,7 +208,7 @@ class PlanTurns:
         """Tell that the block has ended on its device."""
         if device.type == "cuda":
             torch.cuda.current_stream(device).synchronize()
-        self._store.add(f"blocks {self._place.job} {self._place.worker}", 1)
+        self._ask("add", f"blocks {self._place.job} {self._place.worker}", 1)
 
     @contextmanager
     def transfer(self, iteration: int, bucket: int, is_first: bool, is_last: bool) -> Iterator[None]:
@@ -261,7 +232,7 @@ class PlanTurns:
 
     def _end_transfer(self, bucket: int) -> None:
         self._ended_buckets.add(bucket)
-        self._store.add(f"transfers {self._place.job} {bucket}", 1)
+        self._ask("add", f"transfers {self._place.job} {bucket}", 1)
 
     def _wait_for_links(self, key: TransferKey) -> None:
         while True:
@@ -290,7 +261,8 @@ class PlanTurns:
         """Return whether more than `iteration` have ended since the worker's first one; `each` counts make one."""
         first = f"first {job} {worker}"
         return bool(
-            self._store.check(first) and self._store.get(first) + self._store.add(counter, 0) // each > iteration
+            self._ask("check", [first])
+            and int(self._ask("get", first)) + self._ask("add", counter, 0) // each > iteration
         )
 
     def _has_left(self, job: int) -> bool:
@@ -314,11 +286,11 @@ class PlanTurns:
         key = f"alive {self._place.job} {self._place.worker}"
         with suppress(RunFailedError):  # who trains will find out
             while not self._ended.wait(_BEAT_S):
-                self._store.add(key, 1)
+                self._ask("add", key, 1)
 
     def _require_alive(self, job: int, worker: int) -> None:
         """Raise `RunFailedError` if a worker that has begun has told nothing for too long, and has not left."""
-        beats, now = self._store.add(f"alive {job} {worker}", 0), monotonic()
+        beats, now = self._ask("add", f"alive {job} {worker}", 0), monotonic()
         known, since = self._heard.get((job, worker), (-1, now))
         if beats != known:
             self._heard[job, worker] = beats, now
@@ -328,7 +300,14 @@ class PlanTurns:
             )
 
     def _has_worker_left(self, job: int, worker: int) -> bool:
-        return self._store.check(f"left {job} {worker}")
+        return bool(self._ask("check", [f"left {job} {worker}"]))
+
+    def _ask(self, name: str, *arguments: Any) -> Any:
+        """Call a method of the store, whose loss is an error of the run."""
+        try:
+            return getattr(self._store, name)(*arguments)
+        except dist.DistError as error:
+            raise RunFailedError(f"who keeps the place where all meet has gone: {_first_line(error)}") from None
 
     def _named(self, job: int, worker: int) -> str:
         plan = self._order.jobs[job]

@@ -31,29 +31,17 @@ def reshard(
 
     The samples that this process is to have; None where there are none.
 
-    `held`: the samples of this process; None where it has none.
+    `held`: the samples of this process; None where it has none. `group`: the processes of either number.
     """
-    rank, (before, after) = dist.get_rank(), ways
-    mine, wanted = rows_of(rank, before, samples), rows_of(rank, after, samples)
-    result = row.new_empty((len(wanted), *row.shape)) if wanted else None
-    works, kept = [], []
-    for other in range(max(ways)):
-        theirs = _common(mine, rows_of(other, after, samples))
-        own = _common(wanted, rows_of(other, before, samples))
-        if theirs and held is not None:
-            part = held[theirs.start - mine.start : theirs.stop - mine.start].contiguous()
-            if other == rank and result is not None:
-                result[theirs.start - wanted.start : theirs.stop - wanted.start] = part
-            else:
-                kept.append(part)
-                works.append(dist.P2POp(dist.isend, part, other, group))
-        if own and other != rank and result is not None:
-            rows = result[own.start - wanted.start : own.stop - wanted.start]
-            works.append(dist.P2POp(dist.irecv, rows, other, group))
-    # All are started at once, so that no process waits for another that waits for it.
-    for work in dist.batch_isend_irecv(works) if works else ():
-        work.wait()
-    return result
+    mine, wanted = (rows_of(dist.get_rank(), processes, samples) for processes in ways)
+    sent, came = (
+        [len(_common(own, rows_of(other, processes, samples))) for other in range(max(ways))]
+        for own, processes in ((mine, ways[1]), (wanted, ways[0]))
+    )
+    result = row.new_empty((len(wanted), *row.shape))
+    given = row.new_empty((0, *row.shape)) if held is None else held.contiguous()
+    dist.all_to_all_single(result, given, came, sent, group)
+    return result if wanted else None
 
 
 def _common(one: range, other: range) -> range:
@@ -128,7 +116,7 @@ class BurstHost(StagesHost):
         """Move samples of the input of a layer, or of its gradient, to other processes."""
         if self.rank >= max(ways) or ways[0] == ways[1]:
             return held
-        return reshard(held, samples, ways, self._rows[layer], self._groups[max(self._gpus)])
+        return reshard(held, samples, ways, self._rows[layer], self._groups[max(ways)])
 
     def _timed(self, name: str) -> AbstractContextManager[None]:
         """Note an operation of the plan, if this process takes part in it."""

@@ -23,11 +23,11 @@ class DryHost(Host):
 
     def __init__(self, setting: HostSetting, job: int, number: int, exchange: GradientExchange | None) -> None:
         super().__init__(setting, job, number, exchange)
-        assert setting.store is not None, "jobs tell through it what has ended"
+        assert setting.connect is not None, "jobs tell through it what has ended"
         self.worker, self.number, self.iteration, self._setting = self, number, 0, setting
         self._group = None if exchange is None else exchange.group
         self._pool = self._ending.enter_context(ThreadPoolExecutor(1))
-        self._store = setting.store.connect()
+        self._store = setting.connect()
         if (schedule := setting.schedule_of(job)) is not None:
             self._schedule, self._shape = schedule, setting.request.instance.task_graph_of[job]
             self._before = defaultdict[str, list[Edge]](list)

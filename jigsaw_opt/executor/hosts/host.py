@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from jigsaw_opt.errors import JigsawError, RunFailedError
 from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
 from jigsaw_opt.executor.models.importing import told
 from jigsaw_opt.executor.schedules.clock import ReplayClock
-from jigsaw_opt.executor.schedules.link_order import LinkOrder, Store
+from jigsaw_opt.executor.schedules.link_order import LinkOrder, TCPStore
 from jigsaw_opt.executor.schedules.order import ReplayOrder, RowStep
 from jigsaw_opt.executor.schedules.records import Record
 from jigsaw_opt.executor.schedules.request import ReplayRequest, StagedRun
@@ -30,15 +30,16 @@ _TALKING = (Path(str(dist.__file__)).parent, Path(__file__).parents[1])
 
 @dataclass(frozen=True)
 class HostSetting:
-    """The process in which a host is: what is replayed, its device and clock, the store of all, and the job in stages.
+    """The process in which a host is: what is replayed, its device and clock, and the job in stages.
 
-    `groups`: those in which stages exchange, by their number of processes.
+    `connect`: returns a new connection to the store that all processes share; each is for one thread, as waiting blocks
+    it. `groups`: those in which stages exchange, by their number of processes.
     """
 
     request: ReplayRequest
     device: torch.device
     clock: ReplayClock
-    store: Store | None = None
+    connect: Callable[[], TCPStore] | None = None
     stages: StagedRun | None = None
     groups: Mapping[int, dist.ProcessGroup] = field(default_factory=dict)
 

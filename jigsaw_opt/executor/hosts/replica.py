@@ -28,10 +28,10 @@ class ReplicaHost(Host):
 
     def __init__(self, setting: HostSetting, job: int, number: int, exchange: GradientExchange | None) -> None:
         super().__init__(setting, job, number, exchange)
-        assert exchange is not None and setting.store is not None, "workers exchange gradients in turn"
+        assert exchange is not None and setting.connect is not None, "workers exchange gradients in turn"
         self._exchange, self._block_bytes = exchange, 0
         self.worker = _worker(setting, job, number, exchange)
-        self._store = setting.store.connect()  # of its own, for the thread of its transfers
+        self._store = setting.connect()  # of its own, for the thread of its transfers
         self._ending.callback(self.worker.buckets.close)
         pool = ThreadPoolExecutor(1, thread_name_prefix=f"transfers of {self.name}")
         self._pool = self._ending.enter_context(pool)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from itertools import chain
 from operator import ge
@@ -21,7 +21,7 @@ from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.residents import AbsentWorkers, Residents
 from jigsaw_opt.executor.replay.run import Run
 from jigsaw_opt.executor.schedules.clock import ReplayClock
-from jigsaw_opt.executor.schedules.link_order import LinkOrder, Store, TCPStore, Windows
+from jigsaw_opt.executor.schedules.link_order import LinkOrder, TCPStore, Windows
 from jigsaw_opt.executor.schedules.order import ReplayExtent, ReplayOrder
 from jigsaw_opt.executor.schedules.presence import PhasePart, phases_of, restarts, seams
 from jigsaw_opt.executor.schedules.records import Part, RankReport
@@ -54,7 +54,7 @@ class _RankProcess:
         self.request, self.rank, self._usual, self._stages = request, dist.get_rank(), usual, stages
         self.device = device_of_process(request, int(os.environ.get("LOCAL_RANK", self.rank)))
         self.control = dist.new_group(backend="gloo", timeout=TIMEOUT)
-        self._main_store, self.store = _store(self.control)
+        self._main_store, self._connect = _store(self.control)
         groups, jobs, self.gpus = phases_of(request.instance, request.plan)
         self.ranks = [tuple(map(self.gpus.index, parts[0].gpus)) for parts in jobs]
         levels = [{levels for part in parts for levels in part.levels} for parts in jobs]
@@ -72,7 +72,7 @@ class _RankProcess:
         self._clock = ReplayClock(self.control)
         self._own_clock = self._clock.among(controls[own], hosts[own][0])
         self._checkpoint = Checkpoint(request.checkpoint, request) if request.checkpoint is not None else None
-        setting = HostSetting(request, self.device, self._own_clock, self.store, stages, groups_in_stages)
+        setting = HostSetting(request, self.device, self._own_clock, self._connect, stages, groups_in_stages)
         self._residents = Residents(setting, list(map(sorted, levels)))
         self._initial: dict[int, dict[str, Any]] = {}
         self._aside: set[int] = set()
@@ -223,7 +223,7 @@ class _RankProcess:
             progress = ReplayExtent(part.done(self.done), part.repeats or request.passes)
         here = self._residents.here
         hosted = {k: here[job] for k, job in enumerate(part.numbers) if job in here}
-        windows = Windows(order, progress, self.rank, None if usual else request.minutes, self.store.connect())
+        windows = Windows(order, progress, self.rank, None if usual else request.minutes, self._connect())
         links = LinkOrder(order, progress, self.rank, part.number)
         moments, change = seams(part.instance, part.plan), partial(self._change, part, hosted)
         self._running = run = Run(
@@ -257,13 +257,13 @@ def device_of_process(request: ReplayRequest, local: int) -> torch.device:
     return device
 
 
-def _store(control: dist.ProcessGroup) -> tuple[TCPStore | None, Store]:
-    """Return the store that the first process keeps, and where all find it."""
+def _store(control: dist.ProcessGroup) -> tuple[TCPStore | None, Callable[[], TCPStore]]:
+    """Return the store that the first process keeps, and what connects to it."""
     host = os.environ.get("MASTER_ADDR", "127.0.0.1")
     first = TCPStore(host, 0, None, True, TIMEOUT, wait_for_workers=False) if dist.get_rank() == 0 else None
     port = torch.tensor(first.port if first else 0)
     dist.broadcast(port, 0, control)
-    return first, Store(host, int(port), TIMEOUT)
+    return first, partial(TCPStore, host, int(port), None, False, TIMEOUT, wait_for_workers=False)
 
 
 def stage_groups(schedule: StageSchedule) -> dict[int, dist.ProcessGroup]:

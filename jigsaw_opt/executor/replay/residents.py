@@ -125,28 +125,16 @@ class AbsentWorkers:
         rank, found = dist.get_rank(), None
         # All go through the workers in the same order, so a process waits only for what others do next.
         for slot, (source, target) in enumerate(zip(sources, targets, strict=True)):
-            data = self._take(job, slot) if rank == source else None
-            if source != target:
-                data = self._passed(data, source, target)
-            if rank == target and data is not None:
-                found = data
+            data = [self._take(job, slot) if rank == source else None]
+            if rank == source != target:
+                dist.send_object_list(data, target, self._control)
+            if rank == target:
+                if source != target:
+                    dist.recv_object_list(data, source, self._control)
+                found = data[0]
         return None if found is None else torch.load(BytesIO(found), map_location="cpu", weights_only=True)
 
-    def _take(self, job: int, slot: int) -> bytearray:
+    def _take(self, job: int, slot: int) -> bytes:
         with self._files.pop((job, slot)) as file:
             file.seek(0)
-            return bytearray(file.read())
-
-    def _passed(self, data: bytearray | None, source: int, target: int) -> bytearray | None:
-        """Send data from one process to another; return what has come here."""
-        rank = dist.get_rank()
-        if data is not None:
-            dist.send(torch.tensor(len(data)), target, self._control)
-            dist.send(torch.frombuffer(data, dtype=torch.uint8), target, self._control)
-        elif rank == target:
-            length = torch.tensor(0)
-            dist.recv(length, source, self._control)
-            data = bytearray(int(length))
-            dist.recv(torch.frombuffer(data, dtype=torch.uint8), source, self._control)
-            return data
-        return None
+            return file.read()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import timedelta
 from threading import Condition
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -17,21 +16,10 @@ else:
     from torch.distributed import HashStore, PrefixStore, TCPStore
     from torch.distributed import Store as AnyStore
 
-__all__ = ["AnyStore", "HashStore", "LinkOrder", "PrefixStore", "Store", "TCPStore", "Windows"]
+__all__ = ["AnyStore", "HashStore", "LinkOrder", "PrefixStore", "TCPStore", "Windows"]
 
 _LEAD = 2
 """Windows of a cyclic plan that processes may begin ahead of the first process: enough to hide the message."""
-
-
-class Store:
-    """The address of the store that all processes share; a connection is for one thread, as waiting blocks it."""
-
-    def __init__(self, host: str, port: int, timeout: timedelta) -> None:
-        self._host, self._port, self._timeout = host, port, timeout
-
-    def connect(self) -> TCPStore:
-        """Return a new connection."""
-        return TCPStore(self._host, self._port, None, False, self._timeout, wait_for_workers=False)
 
 
 class LinkOrder:
