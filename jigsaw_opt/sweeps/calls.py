@@ -27,6 +27,7 @@ from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.simulations import SIMULATIONS, is_row, simulations
 from jigsaw_opt.sweeps.task import InProcess, SweepEngine, sweep
 from jigsaw_opt.system.interrupts import on_interrupt
+from jigsaw_opt.text import Tell, say_nothing
 
 PAGE, DOCUMENT, REPORT = "advice.html", "advice.json", "report.html"
 """Pages and documents in the folders of advice and of sweeps, beside their rows."""
@@ -61,7 +62,7 @@ def advise(
     folder: str | Path | None = None,
     engine: SweepEngine | None = None,
     report: Callable[[Mapping[str, Any], int, int], None] = lambda *_: None,
-    tell: Callable[[str], None] = lambda _: None,
+    tell: Tell = say_nothing,
     cancel: threading.Event | None = None,
     **part: Unpack[GivenParts],
 ) -> PolicyAdvice:
@@ -126,7 +127,7 @@ def simulate_all(
     force: bool = False,
     engine: SweepEngine | None = None,
     report: Callable[[Mapping[str, Any], int, int], None] = lambda *_: None,
-    tell: Callable[[str], None] = lambda _: None,
+    tell: Tell = say_nothing,
     cancel: threading.Event | None = None,
     **part: Unpack[GivenParts],
 ) -> SweepTables:

@@ -16,6 +16,7 @@ from jigsaw_opt.documents.file_bytes import read_file, require_alone, unwritable
 from jigsaw_opt.documents.parsing import collection_paused, parsed
 from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, UsageError
 from jigsaw_opt.problem.rules.report import Report
+from jigsaw_opt.text import Tell
 
 IsRow: TypeAlias = Callable[[Mapping[str, Any]], bool]
 _START = b'{"key"'
@@ -75,7 +76,7 @@ class Record:
         return rows
 
 
-def read_rows(path: Path, is_row: IsRow, tell: Callable[[str], None]) -> dict[str, dict[str, Any]]:
+def read_rows(path: Path, is_row: IsRow, tell: Tell) -> dict[str, dict[str, Any]]:
     """Return the rows of a record that nobody goes on with, by key; the file stays as it is.
 
     `tell`: receives a sentence where the last line is cut off, so that its run is missing.

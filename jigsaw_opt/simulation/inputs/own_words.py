@@ -17,7 +17,7 @@ from jigsaw_opt.problem.workload import MOST_GPUS, TraceJob
 from jigsaw_opt.simulation.inputs.cluster_files import cluster_in_words
 from jigsaw_opt.simulation.inputs.own_jobs import OwnJob, OwnRequest, Read, attempt, jobs_of, own_job, with_deadlines
 from jigsaw_opt.simulation.inputs.workload_changes import why_too_wide, with_types_of, without_too_wide
-from jigsaw_opt.text import named, readable
+from jigsaw_opt.text import Tell, named, readable, say_nothing
 
 TooWide = Literal["refuse", "skip"]
 
@@ -34,7 +34,7 @@ def request_of_words(
     deadlines: Sequence[str] = (),
     profiles: Sequence[str] = (),
     link: str | None = None,
-    tell: Callable[[str], None] = lambda line: None,
+    tell: Tell = say_nothing,
     **others: Any,
 ) -> OwnRequest:
     """Read the words and the files that they name, or refuse all that is wrong with them at once.
@@ -71,9 +71,7 @@ def _unused(measured: Mapping[str, Any], models: Sequence[str]) -> Iterator[Prob
             yield Problem(argument("profile"), f"no job has the model {name!r}", has, code="unknown-name")
 
 
-def _table(
-    file: str, columns: str, too_wide: TooWide, model: str, words: str, tell: Callable[[str], None]
-) -> tuple[OwnJob, ...]:
+def _table(file: str, columns: str, too_wide: TooWide, model: str, words: str, tell: Tell) -> tuple[OwnJob, ...]:
     """Return the jobs of a workload in CSV that the cluster of these words can run."""
 
     cluster = _known_cluster(words)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
 
@@ -32,7 +32,7 @@ from jigsaw_opt.documents.readers.chakra.trace import (
 from jigsaw_opt.errors import InvalidInputError, Problem, wrong_input
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.task_graph import Edge, Slot, TaskGraph, TaskGraphBlock, TaskGraphTransfer
-from jigsaw_opt.text import counted
+from jigsaw_opt.text import Tell, counted, say_nothing
 
 _MOST_OF_ALL = 1_000_000
 """Nodes of all ranks for which one trace stands."""
@@ -45,15 +45,13 @@ _Part = tuple[int, int]
 _RANK = re.compile(r"\.([0-9]{1,9})\.et(\.gz)?$")
 
 
-def read_chakra(
-    traces: Mapping[str, bytes], gpu_type: str, workers: int = 1, tell: Callable[[str], None] | None = None
-) -> TaskGraph:
+def read_chakra(traces: Mapping[str, bytes], gpu_type: str, workers: int = 1, tell: Tell = say_nothing) -> TaskGraph:
     """Read the traces of all ranks of a job, or one that stands for every rank.
 
     With ``job`` as its barrier: a trace is an iteration.
 
     `traces`: the content of each file by its name. Names as in ``job.3.et`` have the rank, or else their order is that
-    of the ranks. `tell`: receives sentences about what was left out; None for nobody.
+    of the ranks. `tell`: receives sentences about what was left out.
     """
     problems: list[Problem] = []
     ranks: list[ChakraRank] = []
@@ -85,11 +83,10 @@ def read_chakra(
             raise wrong_input(ranks[0].source, told, code="too-large")
         ranks = [replace(ranks[0], number=number) for number in range(workers)]
     graph, kinds = _task_graph(ranks, gpu_type)
-    if tell is not None:
-        _tell(ranks, len(traces), kinds, tell)
-        early = _transfers_without_work(graph)
-        if early:
-            tell(f"{counted(early, 'transfer')} may start at once: the trace names no computation before")
+    _tell(ranks, len(traces), kinds, tell)
+    early = _transfers_without_work(graph)
+    if early:
+        tell(f"{counted(early, 'transfer')} may start at once: the trace names no computation before")
     return graph
 
 
@@ -254,7 +251,7 @@ def _transfers_without_work(graph: TaskGraph) -> int:
     return sum(transfer.name not in reached for transfer in graph.transfers)
 
 
-def _tell(ranks: list[ChakraRank], files: int, kinds: Counter[int], tell: Callable[[str], None]) -> None:
+def _tell(ranks: list[ChakraRank], files: int, kinds: Counter[int], tell: Tell) -> None:
     if files == 1 and len(ranks) > 1:
         tell(f"{ranks[0].source} stands for each of {len(ranks)} ranks")
     left_out = sum((rank.left_out for rank in ranks[:files]), Counter[str]())

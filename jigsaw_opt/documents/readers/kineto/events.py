@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
@@ -22,6 +22,7 @@ from jigsaw_opt.documents.readers.kineto.foreign_json import parsed_foreign
 from jigsaw_opt.documents.readers.tally import MOST_SPARED, is_hopeless
 from jigsaw_opt.errors import Problem
 from jigsaw_opt.problem.rules.report import Place, Report, describe, quoted
+from jigsaw_opt.text import Tell
 
 OP = "cpu_op"
 MODULE = "nn.Module: "
@@ -122,7 +123,7 @@ class Trace:
     crossings: tuple[tuple[TraceSpan, TraceSpan], ...] = ()
 
 
-def read_trace_events(data: bytes | str, source: str, tell: Callable[[str], None]) -> Trace:
+def read_trace_events(data: bytes | str, source: str, tell: Tell) -> Trace:
     """Return the spans of a trace, which may be compressed.
 
     `data`: the content of the file; text, or bytes in UTF-8.
@@ -161,7 +162,7 @@ def read_trace_events(data: bytes | str, source: str, tell: Callable[[str], None
     return Trace(tuple(host), work, _makers(host), unknown, crossings)
 
 
-def _spans(events: Sequence[Any], root: str, report: Report, tell: Callable[[str], None]) -> Iterator[TraceSpan]:
+def _spans(events: Sequence[Any], root: str, report: Report, tell: Tell) -> Iterator[TraceSpan]:
     """Yield the complete events of known kinds, without those that are wrong, unless hardly any is right."""
     wrong: list[Problem] = []
     count = right = 0

@@ -16,6 +16,7 @@ from typing import Any
 from jigsaw_opt.documents.parsing import checked, parse
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.rules.report import Report
+from jigsaw_opt.text import Tell
 
 _REPLACED = "\ufffd"
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -42,9 +43,7 @@ _KINDS = {
 }
 
 
-def parsed_foreign(
-    data: bytes | str, source: str, check: Callable[[Any, Report], None], tell: Callable[[str], None]
-) -> Any:
+def parsed_foreign(data: bytes | str, source: str, check: Callable[[Any, Report], None], tell: Tell) -> Any:
     """Return the tree of a document of another program.
 
     `tell`: called with how many faults of which kind are mended, if there are any.
