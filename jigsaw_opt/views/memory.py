@@ -80,11 +80,7 @@ def memory_use(instance: Instance, plan: Plan) -> dict[str, MemoryUse]:
     for gpu, moment, size in _most_held(instance, plan) if plan.is_phased else ():
         changes[gpu][moment] += size
     cluster = instance.cluster
-    memory = {
-        cluster.gpu_name(k, n): server.gpu_memory
-        for k, server in enumerate(cluster.servers)
-        for n in range(server.gpus)
-    }
+    memory = {name: cluster.servers[k].gpu_memory for name, (k, _) in cluster.gpus.place_of.items()}
     needed = {gpu: needed_bytes(resident[2:4] for resident in own) for gpu, own in residents.items()}
     if not changes and all(size <= memory[gpu] for gpu, size in needed.items()):
         return {}

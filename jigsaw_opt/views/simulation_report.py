@@ -183,11 +183,7 @@ def _data(setting: Setting, outcome: SimulationOutcome, summary: SimulationSumma
         "waits": [record.index for record, _ in waits(setting, outcome, _WAITS)],
         "servers": _servers(setting, outcome),
         "stints": [[stint.job, stint.start_us, stint.end_us, stint.gpus, list(stint.on)] for stint in outcome.stints],
-        "names": [
-            printable(setting.cluster.gpu_name(k, gpu - own.start))
-            for k, own in enumerate(setting.for_policy.gpus_of)
-            for gpu in own
-        ],
+        "names": list(map(printable, setting.cluster.gpus.names)),
     }
 
 

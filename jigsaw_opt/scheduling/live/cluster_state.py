@@ -44,12 +44,13 @@ class CountedProgress(NamedTuple):
 class ClusterState:
     """The state of a cluster between events.
 
-    `now_us`: the time of the last event or step. `jobs`: active jobs by number, in order of submission. `lost, drained,
-    dead`: numbers of servers that are lost or drained, and of links that are down. `news`: what the policy has not been
-    told. `asked, wake_us`: whether the policy is to be asked, or else from when on. `told`: what each job by name runs
-    on, as far as steps have told. `cancelled`: what jobs by name run on that were cancelled since the last step.
-    Another job may have the name by now. `reasons`: why jobs have lost their GPUs since then, beside the policy, by
-    name. `quotas`: the most GPUs that jobs of a queue may ask for before others of it wait.
+    `setting`: what policies know of the cluster, which only grows at its end. `now_us`: the time of the last event or
+    step. `jobs`: active jobs by number, in order of submission. `lost, drained, dead`: numbers of servers that are lost
+    or drained, and of links that are down. `news`: what the policy has not been told. `asked, wake_us`: whether the
+    policy is to be asked, or else from when on. `told`: what each job by name runs on, as far as steps have told.
+    `cancelled`: what jobs by name run on that were cancelled since the last step. Another job may have the name by now.
+    `reasons`: why jobs have lost their GPUs since then, beside the policy, by name. `quotas`: the most GPUs that jobs
+    of a queue may ask for before others of it wait.
     """
 
     def __init__(self, setting: PolicySetting) -> None:
@@ -69,14 +70,7 @@ class ClusterState:
         self.reasons: dict[str, str] = {}
         self.added: list[ServerAdded] = []
         self.quotas: dict[str, int] = {}
-        self.set_up(setting)
-
-    def set_up(self, setting: PolicySetting) -> None:
-        """Go on with another setting, of a cluster that is the same but for what was added at its end."""
         self.setting = setting
-        self._names = [
-            setting.cluster.gpu_name(k, gpu - gpus.start) for k, gpus in enumerate(setting.gpus_of) for gpu in gpus
-        ]
 
     @property
     def down(self) -> frozenset[int]:
@@ -309,7 +303,7 @@ class ClusterState:
         found: dict[str, JobAssignment] = {}
         for share in self.shares:
             names = {index: self.jobs[index].active.job.name for index in share.jobs}
-            gpus = tuple(self._names[gpu] for gpu in share.gpus)
+            gpus = tuple(self.setting.cluster.gpus.names[gpu] for gpu in share.gpus)
             for index, name in names.items():
                 partners = tuple(other for other in names.values() if other != name)
                 found[name] = JobAssignment(name, gpus, share.depth(index), partners, share.slowdown)

@@ -69,12 +69,10 @@ class LiveExplanation:
         return {
             "job": self.job,
             "assignment": None if self.assignment is None else self.assignment.plain(),
-            "kind": self.kind,
-            "reason": self.reason,
+            **keyed(self, "kind", "reason"),
             "remedies": remedies,
             "influences": influences,
-            "cluster": self.cluster,
-            "complete": self.complete,
+            **keyed(self, "cluster", "complete"),
         }
 
     def __str__(self) -> str:

@@ -407,7 +407,7 @@ class LiveScheduler:
         """Go on with another cluster, and with the policy on it with what it remembers."""
         if self._asked.is_asked:
             self._take()
-        self._state.set_up(setting)
+        self._state.setting = setting
         self._asked.setting = setting
         self._begin_anew()
 

@@ -121,7 +121,7 @@ def _add(
         if report.problems:
             return
         event: ServerAdded = made(ServerAdded, {"time_us": 0, **tree})
-        state.set_up(state.enlarged(event, perform))
+        state.setting = state.enlarged(event, perform)
         state.added.append(event)
 
 

@@ -164,13 +164,12 @@ def _job_rows(setting: Setting, outcome: SimulationOutcome) -> _Rows:
 def _placed(setting: Setting, outcome: SimulationOutcome) -> dict[int, tuple[str, str]]:
     """Return by number of a job its servers and its GPUs: those of a stint apart from the next by semicolons."""
     cluster, server_of = setting.cluster, setting.server_of
-    names = [cluster.gpu_name(k, gpu - own.start) for k, own in enumerate(setting.for_policy.gpus_of) for gpu in own]
     found: dict[int, tuple[list[str], list[str]]] = {}
     for stint in outcome.stints:
         servers, gpus = found.setdefault(stint.job, ([], []))
         numbers = dict.fromkeys(server_of[gpu] for gpu in stint.on)
         servers.append(" ".join(cluster.servers[k].name for k in numbers))
-        gpus.append(" ".join(names[gpu] for gpu in stint.on))
+        gpus.append(" ".join(cluster.gpus.names[gpu] for gpu in stint.on))
     return {index: ("; ".join(servers), "; ".join(gpus)) for index, (servers, gpus) in found.items()}
 
 
