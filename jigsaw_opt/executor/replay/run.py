@@ -146,11 +146,8 @@ class Run:
         if not any(self.progress.done):
             return 0
         ranks, windows = range(len(self.order.gpus)), self.order.windows(self.progress)
-        for window in windows:
-            starts = [step.start_us for rank in ranks for step in self.order.steps(rank, window, self.progress)]
-            if starts:
-                return min(starts)
-        return 0
+        steps = ([s for rank in ranks for s in self.order.steps(rank, window, self.progress)] for window in windows)
+        return min((step.start_us for step in next(filter(None, steps), ())), default=0)
 
     def _step(self, step: RowStep | Seam) -> None:
         if isinstance(step, Seam):

@@ -18,7 +18,7 @@ from jigsaw_opt.errors import UsageError, argument
 from jigsaw_opt.executor.schedules.presence import PhasePart, phase_parts, seams
 from jigsaw_opt.executor.schedules.request import ReplayRequest
 from jigsaw_opt.problem.compiled.activities import ActivityNetwork
-from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations, compile_instance
+from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
 from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, assemble
 from jigsaw_opt.problem.depth import FullDepth
 from jigsaw_opt.problem.instance import Instance
@@ -89,10 +89,7 @@ def baseline_plan(instance: Instance, plan: Plan, policy: Policy) -> Plan:
     """Return the plan of the usual way, for the instance `at_full_depth`; every worker sits where `plan` has it."""
     usual = at_full_depth(instance)
     operations = compile_instance(usual)
-    schedule = _BaselineSchedule(operations, plan)
-    for job in _turns(operations, policy):
-        schedule.add_iteration(job)
-    jobs = assemble(operations, schedule.decisions)
+    jobs = assemble(operations, _in_turns(operations, plan, _turns(operations, policy)))
     length = max(job.end_us for job in jobs)
     return Plan.of_jobs(
         instance=usual.name,
@@ -132,45 +129,24 @@ def _turns(operations: Operations, policy: Policy) -> Iterator[int]:
     return (job for turn in rounds for job in turn if job is not None)
 
 
-class _BaselineSchedule:
-    """Iterations, one behind the other on every GPU."""
-
-    def __init__(self, operations: Operations, plan: Plan) -> None:
-        self._operations = operations
-        self.decisions = [JobDecision(own, [], [], []) for own in gpus_of(operations, Timetable.of(plan.jobs, None))]
-        self._free: defaultdict[tuple[int, int] | int, int] = defaultdict(int)
-
-    def add_iteration(self, number: int) -> None:
-        """Put the next iteration of a job behind what is there, on its GPUs and on its links."""
-        job, decision = self._operations.jobs[number], self.decisions[number]
-        start = max(job.release_us, *(self._free[gpu] for gpu in decision.gpus))
-        tables = [
-            block.duration_us[self._operations.cluster.servers[decision.gpus[block.slot][0]].gpu_type]
-            for block in job.blocks
-        ]
-        transfers, end = self._transfers(job, decision, start, tables)
-        end = max(end, start + max(table[-1] for table in tables))
-        self._free.update(dict.fromkeys(decision.gpus, end))
-        for chosen, value in (
-            (decision.levels, [job.levels] * job.slots),
-            (decision.block_starts, [start] * job.slots),
-            (decision.transfer_starts, transfers),
-        ):
-            chosen.append(value)  # type: ignore[attr-defined]
-
-    def _transfers(
-        self, job: OperationGraph, decision: JobDecision, start: int, tables: list[tuple[int, ...]]
-    ) -> tuple[list[int], int]:
-        """Return starts of the transfers, and the end of the last."""
-        channel = self._operations.routes.under(job.route_policy).channel(
-            Counter(server for server, _ in decision.gpus)
-        )
+def _in_turns(operations: Operations, plan: Plan, turns: Iterable[int]) -> list[JobDecision]:
+    """Return what jobs do whose iterations follow one another on GPUs and links, every worker in its place."""
+    places, free = gpus_of(operations, Timetable.of(plan.jobs, None)), defaultdict[tuple[int, int] | int, int](int)
+    found: list[tuple[list[list[int]], ...]] = [([], [], []) for _ in places]
+    for number in turns:
+        job, gpus, transfers = operations.jobs[number], places[number], list[int]()
+        start = max(job.release_us, *(free[gpu] for gpu in gpus))
+        tables = [block.duration_us[operations.cluster.servers[gpus[block.slot][0]].gpu_type] for block in job.blocks]
+        channel = operations.routes.under(job.route_policy).channel(Counter(server for server, _ in gpus))
         assert channel is not None, "the plan was checked"
-        starts, end = [], start
+        end = start
         for operation in job.transfers:
             ready = start + max(table[operation.bucket - 1] for table in tables)
-            begin = max(ready, end, *(self._free[link] for link in channel.links), 0)
-            end = begin + job.transfer_us(operation.bucket, job.slots, channel)
-            self._free.update(dict.fromkeys(channel.links, end))
-            starts.append(begin)
-        return starts, end
+            transfers.append(max(ready, end, *(free[link] for link in channel.links), 0))
+            end = transfers[-1] + job.transfer_us(operation.bucket, job.slots, channel)
+            free.update(dict.fromkeys(channel.links, end))
+        end = max(end, start + max(table[-1] for table in tables))
+        free.update(dict.fromkeys(gpus, end))
+        for own, value in zip(found[number], ([job.levels] * job.slots, [start] * job.slots, transfers), strict=True):
+            own.append(value)
+    return [JobDecision(gpus, *own) for gpus, own in zip(places, found, strict=True)]

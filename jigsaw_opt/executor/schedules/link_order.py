@@ -45,11 +45,8 @@ class LinkOrder:
             if not self._order.follows_everywhere(key.job, earlier.job):
                 store.wait([self._name(earlier)])
             elif self._rank in self._order.ranks[earlier.job]:
-                self._wait_here(earlier)
-
-    def _wait_here(self, key: TransferKey) -> None:
-        with self._change:
-            self._change.wait_for(lambda: self._ended[key.job, key.bucket] > key.iteration)
+                with self._change:
+                    self._change.wait_for(lambda one=earlier: self._ended[one.job, one.bucket] > one.iteration)  # type: ignore[misc]
 
     def end(self, key: TransferKey, store: TCPStore) -> None:
         """Note that the part of this process in a transfer has ended."""

@@ -31,26 +31,15 @@ class Seam(NamedTuple):
     jobs: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True)
-class _JobMemory:
-    """Memory that a job uses on a GPU: what it keeps while it is present and holds then, and its activations."""
-
-    kept: Sequence[_Amount]
-    activations: _Amount
-
-    @property
-    def needs(self) -> tuple[int, int]:
-        """The most bytes that it keeps and holds, and those of its activations."""
-        return most_at_once(self.kept, None)[0], self.activations[2]
-
-
 def seams(instance: Instance, plan: Plan) -> tuple[Seam, ...]:
     """Return the moments of a pass at which workers are let go and built, the first one at its begin."""
     if plan.period_us is not None:
         return (Seam(0, frozenset(range(len(plan.jobs)))),)
     ends = [job.end_us for job in plan.jobs]
     starts = [job.start_us for job in plan.jobs]
-    needs = [{gpu: _use(instance, job, gpu).needs for gpu in job.gpus} for job in plan.jobs]
+    uses = [{gpu: _use(instance, job, gpu) for gpu in job.gpus} for job in plan.jobs]
+    # The most bytes that each job keeps and holds on each GPU, and those of its activations.
+    needs = [{gpu: (most_at_once(kept, None)[0], most) for gpu, (kept, (_, _, most)) in own.items()} for own in uses]
     memory = {f"{each.name}/{k}": each.gpu_memory for each in instance.cluster.servers for k in range(each.gpus)}
     for capacity in instance.scarce_capacities:
         memory[capacity.name] = capacity.units
@@ -77,19 +66,21 @@ def seams(instance: Instance, plan: Plan) -> tuple[Seam, ...]:
 def planned_bytes(instance: Instance, plan: Plan, gpu: str) -> int:
     """Return the most bytes that the present jobs of a plan of one phase need on a GPU at one moment."""
     uses = [_use(instance, job, gpu, plan.period_us) for job in plan.jobs if gpu in job.gpus]
-    kept = [amount for use in uses for amount in use.kept]
-    return most_at_once(kept, plan.period_us, [use.activations for use in uses])[0]
+    kept = [amount for own, _ in uses for amount in own]
+    return most_at_once(kept, plan.period_us, [activations for _, activations in uses])[0]
 
 
-def _use(instance: Instance, job: JobPlan | TaskGraphJobPlan, gpu: str, period_us: int | None = None) -> _JobMemory:
-    """Return the memory that a job uses on one of its GPUs."""
+def _use(
+    instance: Instance, job: JobPlan | TaskGraphJobPlan, gpu: str, period_us: int | None = None
+) -> tuple[list[_Amount], _Amount]:
+    """Return what a job keeps on one of its GPUs while it is present and holds then, and its activations."""
     span = (job.start_us, job.end_us) if period_us is None else (0, period_us)
     asked, slot = next(each for each in instance.jobs if each.name == job.name), job.gpus.index(gpu)
     if isinstance(asked, TaskGraphJob):
         held = _held(asked.shape, job, asked.shape.slots[slot].name)
-        return _JobMemory([(*span, asked.shape.slots[slot].memory), *held], (*span, 0))
+        return [(*span, asked.shape.slots[slot].memory), *held], (*span, 0)
     model, deepest = instance.models[asked.model], max(levels[slot] for levels in job.levels)
-    return _JobMemory([(*span, model.state_bytes)], (*span, model.activation_bytes()[deepest - 1]))
+    return [(*span, model.state_bytes)], (*span, model.activation_bytes()[deepest - 1])
 
 
 def _held(shape: TaskGraph, job: JobPlan | TaskGraphJobPlan, slot: str) -> Iterator[_Amount]:
