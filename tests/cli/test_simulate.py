@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -132,7 +133,8 @@ def test_a_policy_that_cannot_be_put_aside_says_so(
     interrupt_at_take(3, monkeypatch)
     monkeypatch.delattr(Stateless, "restore")
     # Of a class that was asked before, Python remembers that it could be put aside.
-    monkeypatch.setattr(fifo, "_FifoScheduler", type("Forgetful", (fifo._FifoScheduler,), {}))
+    forgetful = replace(fifo.FIFO, start=type("Forgetful", (fifo._FifoScheduler,), {}))
+    monkeypatch.setattr("jigsaw_opt.scheduling.policy.find", lambda name: forgetful)
     assert simulate(trace, tmp_path / "out", "--policy", "fifo") == 130
     told = capsys.readouterr().err
     assert "'fifo'" in told and "--resume" not in told
