@@ -20,7 +20,7 @@ from jigsaw_opt.documents.replay import encode_replay
 from jigsaw_opt.errors import RunFailedError
 from jigsaw_opt.executor.replay import residents
 from jigsaw_opt.executor.replay.evaluation import replay_of
-from jigsaw_opt.executor.schedules.records import Part, RankReport, Record
+from jigsaw_opt.executor.schedules.records import Part, RankReport, RunRecord
 from jigsaw_opt.executor.schedules.request import ReplayRequest
 from jigsaw_opt.problem import Block, Instance, Iteration, JobPlan, Phase, PhaseGroup, Plan
 from jigsaw_opt.problem.measured.replay import Replay
@@ -131,7 +131,9 @@ def test_no_room_for_a_state_is_told_with_the_worker(monkeypatch: pytest.MonkeyP
 
 def part_of(begin_us: int, repeats: int, *starts_us: tuple[int, list[int]]) -> Part:
     """What a process did in a phase: blocks of 2000 us, by number of their job in the phase."""
-    blocks = [Record("block", k, n, 0, at, at + 2000, 3, 0.5) for k, starts in starts_us for n, at in enumerate(starts)]
+    blocks = [
+        RunRecord("block", k, n, 0, at, at + 2000, 3, 0.5) for k, starts in starts_us for n, at in enumerate(starts)
+    ]
     return Part(blocks, [], repeats, begin_us)
 
 

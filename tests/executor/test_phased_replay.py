@@ -20,7 +20,7 @@ from jigsaw_opt.documents.replay import encode_replay
 from jigsaw_opt.executor.exchange.by_bucket import Averaging
 from jigsaw_opt.executor.models.building import build
 from jigsaw_opt.executor.replay.evaluation import replay_of
-from jigsaw_opt.executor.schedules.records import Part, RankReport, Record
+from jigsaw_opt.executor.schedules.records import Part, RankReport, RunRecord
 from jigsaw_opt.executor.schedules.request import ReplayRequest
 from jigsaw_opt.executor.worker import TrainingRecipe, ZooWorker
 from jigsaw_opt.problem import (
@@ -187,7 +187,7 @@ def measured(asked: Instance, plan: Plan, block_us: int, done: int = 0, **settin
     """The replay of a job of one worker whose blocks take so long, one behind the other."""
     request = ReplayRequest(asked, plan, **settings)
     phases = [phase for _, _, phase in request.cut().plan.all_phases()]
-    blocks = [Record("block", 0, k, 0, k * block_us, (k + 1) * block_us, 3, 0.5) for k in range(phases[0].repeats)]
+    blocks = [RunRecord("block", 0, k, 0, k * block_us, (k + 1) * block_us, 3, 0.5) for k in range(phases[0].repeats)]
     parts = [Part(blocks[done : phase.repeats], [], phase.repeats) for phase in phases]
     return replay_of(request, None, None, [RankReport(parts, {(0, 0): ""}, 1, [done])], {})
 

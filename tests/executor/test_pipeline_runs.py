@@ -40,7 +40,7 @@ from jigsaw_opt.executor.randomness import draw_number, own_draws
 from jigsaw_opt.executor.replay.evaluation import replay_of
 from jigsaw_opt.executor.run_plan import run_plan
 from jigsaw_opt.executor.schedules.clock import ReplayClock
-from jigsaw_opt.executor.schedules.records import Part, RankReport, Record
+from jigsaw_opt.executor.schedules.records import Part, RankReport, RunRecord
 from jigsaw_opt.executor.schedules.request import ReplayRequest, StagedRun
 from jigsaw_opt.instances.catalogue import load, plan_path
 from jigsaw_opt.planning.partition.costs import Level
@@ -294,16 +294,16 @@ def reports(of: Case, iterations: int, late: int) -> list[RankReport]:
     times = {action: planned[name] for action, name in schedule.planned.items()}
     found = []
     for rank, actions in enumerate(schedule.ranks):
-        records, origins = list[Record](), []
+        records, origins = list[RunRecord](), []
         for number in range(iterations):
             zero = 10_000 * number
             own = [action for action in actions if action in times]
             loss = 0.5 if rank == 1 else math.nan
             for each in own:
                 start, end = zero + times[each][0], zero + times[each][1] + late
-                records.append(Record("action", 0, number, each, start, end, loss=loss))
+                records.append(RunRecord("action", 0, number, each, start, end, loss=loss))
                 if each[:2] in {"0I", "0B", "1F"}:
-                    records.append(Record("receipt", 0, number, each, start - 60, start, loss=loss))
+                    records.append(RunRecord("receipt", 0, number, each, start - 60, start, loss=loss))
             origins.append(zero)
         part = Part(records, origins, iterations)
         found.append(RankReport([part], {(0, rank): f"digest{rank}"}, 10 + rank, [0]))

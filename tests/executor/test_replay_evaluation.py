@@ -8,7 +8,7 @@ import pytest
 
 from jigsaw_opt.executor.replay.evaluation import timeline
 from jigsaw_opt.executor.replay.summaries import mean_distance, summary
-from jigsaw_opt.executor.schedules.records import Part, Record
+from jigsaw_opt.executor.schedules.records import Part, RunRecord
 from jigsaw_opt.problem import Plan
 from jigsaw_opt.problem.plan import Transfer
 from tests.views.test_replay_view import carried_out
@@ -60,7 +60,7 @@ def test_passes_beside_which_others_begin_or_end_are_not_measured() -> None:
 def test_a_transfer_lasts_from_the_last_who_takes_part_to_the_last_who_has_the_result() -> None:
     _, plan = crossing()
     parts = [
-        Part([Record("block", 0, 0, slot, 0, 20, 1, 0.5), Record("transfer", 0, 0, 1, start, end)], [], 1)
+        Part([RunRecord("block", 0, 0, slot, 0, 20, 1, 0.5), RunRecord("transfer", 0, 0, 1, start, end)], [], 1)
         for slot, (start, end) in enumerate([(21, 40), (30, 38)])
     ]
     found = timeline(plan, parts, None, {(0, 0): "x", (0, 1): "x"})
@@ -74,10 +74,10 @@ def test_the_clock_stands_still_while_workers_are_saved() -> None:
     parts = [
         Part(
             [
-                Record("block", 0, 0, slot, 0, 20, 1, 0.5),
-                Record("block", 0, 1, slot, own[0][1], own[0][1] + 20, 1, 0.5),
-                Record("transfer", 0, 0, 1, 5, 19),
-                Record("transfer", 0, 1, 1, own[0][1] + 20, 110),
+                RunRecord("block", 0, 0, slot, 0, 20, 1, 0.5),
+                RunRecord("block", 0, 1, slot, own[0][1], own[0][1] + 20, 1, 0.5),
+                RunRecord("transfer", 0, 0, 1, 5, 19),
+                RunRecord("transfer", 0, 1, 1, own[0][1] + 20, 110),
             ],
             [],
             2,
@@ -96,9 +96,9 @@ def test_the_clock_stands_still_while_workers_are_saved() -> None:
 def test_an_interrupted_run_counts_what_all_workers_have_ended() -> None:
     _, plan = crossing()
     blocks = [
-        [Record("block", 0, k, slot, 100 * k, 100 * k + 20, 1, 0.5) for k in range(3 - slot)] for slot in range(2)
+        [RunRecord("block", 0, k, slot, 100 * k, 100 * k + 20, 1, 0.5) for k in range(3 - slot)] for slot in range(2)
     ]
-    sent = [Record("transfer", 0, k, 1, 100 * k + 20, 100 * k + 30) for k in range(2)]
+    sent = [RunRecord("transfer", 0, k, 1, 100 * k + 20, 100 * k + 30) for k in range(2)]
     parts = [Part(blocks[0] + sent, [], 9), Part(blocks[1] + sent[:1], [], 9)]
     found = timeline(plan, parts, [0], {})
     assert found.passes == 1 and found.jobs[0].parameters_sha256 == ()

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
 from jigsaw_opt.executor.hosts.host import Host, HostSetting, Turn
 from jigsaw_opt.executor.schedules.order import RowStep, TransferKey
-from jigsaw_opt.executor.schedules.records import Record
+from jigsaw_opt.executor.schedules.records import RunRecord
 from jigsaw_opt.problem.plan import TimedIteration
 from jigsaw_opt.problem.task_graph import Edge
 
@@ -33,7 +33,7 @@ class DryHost(Host):
             self._before = defaultdict[str, list[Edge]](list)
             for edge in self._shape.edges:
                 self._before[edge.after].append(edge)
-        self._open = defaultdict[int, list[Record]](list)
+        self._open = defaultdict[int, list[RunRecord]](list)
 
     @classmethod
     def takes(cls, setting: HostSetting, job: int) -> bool:
@@ -60,7 +60,7 @@ class DryHost(Host):
             key, length = TransferKey(step.job, step.iteration, bucket), transfer.end_us - transfer.start_us
             self._sent.append(self._pool.submit(self._transfer, key, length, starts[bucket - 1], turn))
         clock.wait_until(start + until_us[step.level - 1])
-        self.records.append(Record("block", *step[1:4], start, clock.now(), step.level, 0.0))
+        self.records.append(RunRecord("block", *step[1:4], start, clock.now(), step.level, 0.0))
         self.iteration += 1
 
     def _transfer(self, key: TransferKey, length_us: int, earliest: int, turn: Turn) -> None:
@@ -70,7 +70,7 @@ class DryHost(Host):
         start = turn.clock.now()
         dist.barrier(self._group)
         turn.clock.wait_until(turn.clock.now() + length_us)
-        self.records.append(Record("transfer", *key, start, turn.clock.now()))
+        self.records.append(RunRecord("transfer", *key, start, turn.clock.now()))
         turn.link_order.end(key, self._store)
 
     def _pass(self, step: RowStep, turn: Turn) -> None:
@@ -92,9 +92,9 @@ class DryHost(Host):
                 come = max(come, max(sent) + lengths[edge.before])
         clock.wait_until(come)
         start, records, what = clock.now(), self._open[step.iteration], (*step[1:3], step.action)
-        records.append(Record("receipt", *what, begin, come, loss=0.0))
+        records.append(RunRecord("receipt", *what, begin, come, loss=0.0))
         clock.wait_until(start + lengths[own])
-        records.append(Record("action", *what, start, clock.now(), loss=0.0))
+        records.append(RunRecord("action", *what, start, clock.now(), loss=0.0))
         name = self._name(turn, step.iteration, own)
         if self._store.add(f"parts {name}", 1) == taking_part[own]:
             self._store.set(name, str(clock.now()))

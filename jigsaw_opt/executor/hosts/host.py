@@ -20,7 +20,7 @@ from jigsaw_opt.executor.models.importing import told
 from jigsaw_opt.executor.schedules.clock import ReplayClock
 from jigsaw_opt.executor.schedules.link_order import LinkOrder, TCPStore
 from jigsaw_opt.executor.schedules.order import ReplayOrder, RowStep
-from jigsaw_opt.executor.schedules.records import Record
+from jigsaw_opt.executor.schedules.records import RunRecord
 from jigsaw_opt.executor.schedules.request import ReplayRequest, StagedRun
 from jigsaw_opt.executor.torch_settings import TorchSettings
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
@@ -136,7 +136,7 @@ class Host(ABC):
 
     def forget(self) -> None:
         """Forget what was measured, before another run."""
-        self.records: list[Record] = []
+        self.records: list[RunRecord] = []
 
     def close(self) -> None:
         """Let go of what it needs beside memory, so that it takes none once nobody refers to it."""

@@ -13,7 +13,7 @@ from jigsaw_opt.executor.models.building import build
 from jigsaw_opt.executor.own_worker import OwnWorker
 from jigsaw_opt.executor.processes import allow_children
 from jigsaw_opt.executor.schedules.order import RowStep, TransferKey
-from jigsaw_opt.executor.schedules.records import Record
+from jigsaw_opt.executor.schedules.records import RunRecord
 from jigsaw_opt.executor.worker import TrainingRecipe, Worker, ZooWorker, block_and_send, parameters_sha256
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.rules.report import Place
@@ -60,12 +60,12 @@ class ReplicaHost(Host):
             clock.wait_until(starts[bucket - 1])
             start = clock.now()
             self.worker.transfer(bucket, levels, self._exchange)
-            self.records.append(Record("transfer", *key, start, clock.now()))
+            self.records.append(RunRecord("transfer", *key, start, clock.now()))
             turn.link_order.end(key, self._store)
 
         start = clock.now()
         loss = self._launch(levels, transfer)
-        self.records.append(Record("block", *step[1:4], start, clock.now(), step.level, loss))
+        self.records.append(RunRecord("block", *step[1:4], start, clock.now(), step.level, loss))
 
     def needs(self) -> tuple[int, int]:
         """Return the bytes of its worker, and of what a block keeps for its backward pass."""

@@ -17,7 +17,7 @@ from jigsaw_opt.errors import MissingEngineError
 from jigsaw_opt.executor.models.leveled_model import saved_by_segment
 from jigsaw_opt.executor.pipeline.recomputing import recomputed
 from jigsaw_opt.executor.schedules.clock import ReplayClock
-from jigsaw_opt.executor.schedules.records import Kind, Record
+from jigsaw_opt.executor.schedules.records import Kind, RunRecord
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
 from jigsaw_opt.planning.pipeline.torch_csv import KNOWN_TORCH
 
@@ -53,12 +53,13 @@ class ActionLog:
             torch.cuda.synchronize(self._device)
             self._begin = self._clock.now(), self._mark()
 
-    def end(self) -> list[Record]:
+    def end(self) -> list[RunRecord]:
         """Return what was done and received, as of job and iteration 0 and without a loss."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         return [
-            Record(kind, 0, 0, name, self._moment(start), self._moment(end)) for kind, name, start, end in self._noted
+            RunRecord(kind, 0, 0, name, self._moment(start), self._moment(end))
+            for kind, name, start, end in self._noted
         ]
 
     @contextmanager

@@ -18,7 +18,7 @@ from jigsaw_opt.executor.schedules.presence import (
     planned_bytes,
     restarts,
 )
-from jigsaw_opt.executor.schedules.records import Kind, Part, RankReport, Record, StoppingClock
+from jigsaw_opt.executor.schedules.records import Kind, Part, RankReport, RunRecord, StoppingClock
 from jigsaw_opt.executor.schedules.request import ReplayRequest, StagedRun
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.measured.replay import (
@@ -50,7 +50,7 @@ def timeline(
     there is none.
     """
     clock = StoppingClock(part.saves for part in parts)
-    found = defaultdict[tuple[Kind, int, int, int | str], list[Record]](list)
+    found = defaultdict[tuple[Kind, int, int, int | str], list[RunRecord]](list)
     for part in parts:
         for record in part.records:
             found[record[:4]].append(clock.record(record))
@@ -75,7 +75,7 @@ def _iterations(
     number: int,
     first: int,
     job: JobPlan,
-    found: Mapping[tuple[Kind, int, int, int | str], Sequence[Record]],
+    found: Mapping[tuple[Kind, int, int, int | str], Sequence[RunRecord]],
 ) -> Iterator[MeasuredIteration]:
     """Yield what was measured of a job, from its first iteration to the last one that all workers have ended."""
     workers = len(job.gpus)

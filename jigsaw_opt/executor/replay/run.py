@@ -17,7 +17,7 @@ from jigsaw_opt.executor.schedules.clock import ReplayClock
 from jigsaw_opt.executor.schedules.link_order import LinkOrder, Windows
 from jigsaw_opt.executor.schedules.order import ReplayExtent, ReplayOrder, RowStep, TransferKey
 from jigsaw_opt.executor.schedules.presence import Seam
-from jigsaw_opt.executor.schedules.records import Part, Record
+from jigsaw_opt.executor.schedules.records import Part, RunRecord
 
 _LOGGER = logging.getLogger(__name__)
 _LOGGED_EVERY_S = 1.0
@@ -58,7 +58,7 @@ class Run:
     _comes_back: bool = True
     _stopped_before: int = 0
     _logged_s: float = -inf
-    _left: list[Record] = field(default_factory=list)
+    _left: list[RunRecord] = field(default_factory=list)
 
     def carry_out(self) -> Part:
         """Do this process's part, together with the others."""

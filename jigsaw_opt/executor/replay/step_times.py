@@ -8,7 +8,7 @@ from math import isnan
 from statistics import fmean, median
 from typing import NamedTuple
 
-from jigsaw_opt.executor.schedules.records import Kind, Part, Record, StoppingClock
+from jigsaw_opt.executor.schedules.records import Kind, Part, RunRecord, StoppingClock
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 from jigsaw_opt.problem.measured.replay import KindError
 from jigsaw_opt.problem.measured.times import MeasuredOperation, MeasuredStep
@@ -123,13 +123,13 @@ class StepTimes:
         }
 
 
-def _step(schedule: StageSchedule, processes: Sequence[Sequence[Record]]) -> _RunStep:
+def _step(schedule: StageSchedule, processes: Sequence[Sequence[RunRecord]]) -> _RunStep:
     """Return what all processes did in a step."""
     ran, waited = (_spans(schedule, chain(*processes), kind) for kind in ("action", "receipt"))
     return _RunStep(ran, waited, fmean(records[0].loss for records in processes if not isnan(records[0].loss)))
 
 
-def _spans(schedule: StageSchedule, records: Iterable[Record], kind: Kind) -> dict[str, Span]:
+def _spans(schedule: StageSchedule, records: Iterable[RunRecord], kind: Kind) -> dict[str, Span]:
     """Return for each operation the begin of its first and the end of its last action."""
     spans: dict[str, Span] = {}
     for record in records:

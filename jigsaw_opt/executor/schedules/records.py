@@ -17,7 +17,7 @@ from jigsaw_opt.problem.measured.replay import Replay
 Kind = Literal["block", "transfer", "action", "receipt"]
 
 
-class Record(NamedTuple):
+class RunRecord(NamedTuple):
     """A block, a worker's part in a transfer, an action of stages, or a wait for what others have sent to them.
 
     `what`: number of the worker or of the bucket, or what PyTorch calls the action. `level`: that of a block. `loss`:
@@ -46,7 +46,7 @@ class Part:
     still while workers of later jobs were built.
     """
 
-    records: list[Record]
+    records: list[RunRecord]
     origins_us: list[int]
     passes: int | None
     begin_us: int = 0
@@ -102,7 +102,7 @@ class StoppingClock:
             spent = max(spent, before[begun] - under_way)
         return at_us - spent
 
-    def record(self, record: Record) -> Record:
+    def record(self, record: RunRecord) -> RunRecord:
         """Return a record by this clock.
 
         All but transfers last as long as before: their own process saved nothing meanwhile.
