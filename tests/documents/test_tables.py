@@ -95,6 +95,10 @@ def test_empty_cells_at_the_end_of_a_line_are_cells_between_tabs_too() -> None:
     assert [job.name for job in found.jobs] == ["a"] and not found.left_out
 
 
+def test_a_column_without_a_name_is_not_offered() -> None:
+    assert problems("csv", "gpus\t\n1\t2\n")[0].endswith("where X is one of gpus)")
+
+
 def test_sacct_without_our_columns_is_told_how_to_print_them() -> None:
     (problem,) = problems("slurm", "JobID|JobName|Start|End\n1|a|b|c\n")
     assert problem.startswith(

@@ -165,7 +165,7 @@ def _print_summary(replay: Replay) -> None:
             ("", "measured", "planned us", "took us", "error"), kinds, ("measured", "planned us", "took us", "error")
         )
     _print_gpus(replay.gpus)
-    if replay.building_us:
+    if replay.building_us and not replay.machine.get("dry"):
         print(f"\nBuilding workers between jobs took {replay.building_us} us, which no other time has in it.")
     if replay.cycles:
         _print_rates(replay)

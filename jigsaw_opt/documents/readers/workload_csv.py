@@ -136,7 +136,7 @@ def _stated_columns(table: JobTable, submit: str, read: Collection[str]) -> dict
 
 def _lacks(table: JobTable, told: str, names: Iterable[str], usual: str, other: str = "") -> None:
     """Note that none of some columns is there, and how to name one of those that are, for the `usual` one."""
-    known, found = ", ".join(names), ", ".join(table.stated) or "none"
+    known, found = ", ".join(names), ", ".join(filter(None, table.stated)) or "none"
     table.lines.add(1, told, f"{known}; or --columns {usual}=X{other}, where X is one of {found}", code="missing-field")
 
 

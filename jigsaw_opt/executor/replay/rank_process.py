@@ -112,7 +112,7 @@ class _RankProcess:
         for number, part in enumerate(self._phases):
             self._enter(number)
             if number == 0:
-                _LOGGER.info("workers are built, training begins")
+                _LOGGER.info("jobs begin to sleep" if self.request.dry else "workers are built, training begins")
                 if self.device.type == "cuda":
                     torch.cuda.reset_peak_memory_stats(self.device)
                 self._clock.meet()  # groups run side by side from the start
