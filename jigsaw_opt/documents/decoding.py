@@ -206,10 +206,6 @@ def _block(tree: Json) -> TaskGraphBlock:
     return trusted(TaskGraphBlock, **{key: value for key, value in tree.items() if key != "slot"} | {"slots": slots})
 
 
-def _edge(row: list[Any]) -> Edge:
-    return trusted(Edge, **dict(zip(("before", "after", "lag"), row, strict=False)))
-
-
 def _renamed(kind: Any, names: Mapping[str, str]) -> Reader:
     """Return what reads an object some of whose keys are not those of the fields."""
     return lambda tree: _record(kind)({names.get(key, key): value for key, value in tree.items()})
@@ -230,7 +226,7 @@ _OTHERWISE: Mapping[Any, Reader] = {
     Model: _model,
     TaskGraphBlock: _block,
     TaskGraphTransfer: _renamed(TaskGraphTransfer, {"from": "source", "to": "target"}),
-    Edge: _edge,
+    Edge: lambda row: trusted(Edge, **dict(zip(("before", "after", "lag"), row, strict=False))),
     MemoryInterval: _renamed(MemoryInterval, {"from": "start", "to": "end"}),
     JobPlan | TaskGraphJobPlan: _job_plan,
     MeasuredJob: _renamed(MeasuredJob, {"steps": "iterations"}),

@@ -153,9 +153,11 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     try:
         descriptor = _descriptor(target)
         if descriptor is not None:
-            _write_to_descriptor(descriptor, data)
-        elif _is_irregular(target):
-            _write_through(target, data)
+            if sys.stdout is not None:
+                sys.stdout.flush()  # what was printed before comes before
+            _write_all(descriptor, data)
+        elif (mode := _mode_of(target)) is not None and not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            _write_through(target, data)  # to a device, a pipe or a socket; to replace a folder fails
         else:
             _replace(Path(os.path.realpath(target)), data)
     except (OSError, ValueError) as error:  # ValueError: a null character in the name
@@ -314,12 +316,6 @@ def _write_through(target: Path, data: bytes) -> None:
         _write_all(file.fileno(), data)
 
 
-def _write_to_descriptor(descriptor: int, data: bytes) -> None:
-    if sys.stdout is not None:
-        sys.stdout.flush()  # what was printed before comes before
-    _write_all(descriptor, data)
-
-
 def _write_all(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
@@ -343,12 +339,6 @@ def _mode_of(path: Path) -> int | None:
         return path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
         return None
-
-
-def _is_irregular(path: Path) -> bool:
-    """Return whether a device, a pipe or a socket is there; a folder is none, and replacing it fails later."""
-    mode = _mode_of(path)
-    return mode is not None and not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def _same_file(target: Path, other: str | os.PathLike[str] | None) -> bool:

@@ -314,23 +314,6 @@ def parameters_sha256(model: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def launch(
-    worker: Worker, levels: Sequence[int], exchange: GradientExchange, transfers: ThreadPoolExecutor
-) -> tuple[Tensor, list[Future[None]]]:
-    """Run the next block of a worker, with its transfers in another thread.
-
-    One a bucket; all must be done before its next block.
-
-    `transfers`: A pool of one thread, the job's own, so that buckets are sent in the order in which they get ready.
-    """
-    sent: list[Future[None]] = []
-
-    def send(bucket: int) -> None:
-        sent.append(transfers.submit(worker.transfer, bucket, levels, exchange))
-
-    return block_and_send(worker, levels[worker.number], send), sent
-
-
 def block_and_send(worker: Worker, level: int, send: Ready) -> Tensor:
     """Run the next block of a worker and call `send` with all buckets in order, the announced ones as they get ready.
 
@@ -345,7 +328,7 @@ def block_and_send(worker: Worker, level: int, send: Ready) -> Tensor:
 def train_iteration(
     worker: Worker, levels: Sequence[int], exchange: GradientExchange, transfers: ThreadPoolExecutor
 ) -> Tensor:
-    """Run one iteration of a job with a worker a process: call `launch`, and wait until all transfers are done.
+    """Run one iteration of a job with a worker a process, with its transfers in another thread, until all are done.
 
     Returns the loss of this worker's batch.
 
@@ -358,14 +341,19 @@ def train_iteration(
     exchange
         The exchange of the job.
     transfers
-        A pool of one thread.
+        A pool of one thread, the job's own, so that buckets are sent in the order in which they get ready.
 
     Returns
     -------
     Tensor
         The loss of this worker's batch.
     """
-    loss, sent = launch(worker, levels, exchange, transfers)
+    sent: list[Future[None]] = []
+    loss = block_and_send(
+        worker,
+        levels[worker.number],
+        lambda bucket: sent.append(transfers.submit(worker.transfer, bucket, levels, exchange)),
+    )
     for transfer in sent:
         transfer.result()
     return loss

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -13,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from jigsaw_opt.executor.exchange.by_bucket import Averaging, GradientExchange
 from jigsaw_opt.executor.models.building import Replica, build_network, even_segments, replica
-from jigsaw_opt.executor.worker import OPTIMISERS, TrainingRecipe, ZooWorker, launch, train_iteration
+from jigsaw_opt.executor.worker import OPTIMISERS, TrainingRecipe, ZooWorker, block_and_send, train_iteration
 
 RECIPE = TrainingRecipe("sgd", {"lr": 0.1, "momentum": 0.9})
 CPU = torch.device("cpu")
@@ -57,7 +58,10 @@ def train_together(jobs: Sequence[Hosted]) -> list[list[Tensor]]:
     with ExitStack() as stack:
         pools = [stack.enter_context(ThreadPoolExecutor(1)) for _ in jobs]
         for turn in zip(*(job.plan for job in jobs), strict=True):
-            sent = [launch(j.worker, levels, j.exchange, p)[1] for j, levels, p in zip(jobs, turn, pools, strict=True)]
+            sent: list[list[Future[None]]] = [[] for _ in jobs]
+            for j, levels, p, own in zip(jobs, turn, pools, sent, strict=True):
+                transfer = partial(p.submit, j.worker.transfer, levels=levels, exchange=j.exchange)
+                block_and_send(j.worker, levels[j.worker.number], lambda b, own=own, send=transfer: own.append(send(b)))
             for job, futures in zip(jobs, sent, strict=True):
                 for future in futures:
                     future.result()

@@ -26,7 +26,6 @@ from jigsaw_opt.simulation.results.folder import restore, snapshot
 from jigsaw_opt.simulation.results.metrics import summarise
 from jigsaw_opt.simulation.results.result import jobs_csv, rounds_csv
 from tests.refusals import fails, refuses
-from tests.simulation.asked import setting_of
 from tests.simulation.cases import SECOND, Scripted, Shared, cluster, job, random_jobs, setting
 from tests.simulation.resumable import CASES, KUEUE_QUEUES, begun, halted
 
@@ -57,14 +56,6 @@ def test_the_end_is_the_same(text: str) -> None:
         resumed = restore(data, begun(text, CASES[text]()), "these", "file")  # of equal inputs, not the same ones
         assert snapshot(resumed, "these") == data
         assert measured(ended(resumed)) == measured(whole)
-
-
-def test_snapshots_of_the_release_before_go_on() -> None:
-    """The digest of the inputs is that which version 0.2.0 wrote before clusters had power caps."""
-    words = {"draw_models": True, "failures": "mtbf=50,mttr=2", "contention": "fair"}
-    inputs = setting_of("day", "rack/plain", "fifo", **words).inputs()
-    digest = "c24f51932c621a96622138b5b2356dd2fa6ab13f531bca60458a1316edf46561"
-    assert hashlib.sha256(inputs.encode()).hexdigest() == digest
 
 
 def test_a_snapshot_of_many_jobs_is_small() -> None:

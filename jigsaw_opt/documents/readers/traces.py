@@ -194,11 +194,6 @@ def _with_stages(row: Row, job: TraceJob, notes: TraceNotes) -> TraceJob:
     return replace(job, model=model)
 
 
-def _adaptive(_row: Row, job: TraceJob, _context: TraceNotes) -> TraceJob:
-    """Let a job of Sia run on 1 to 64 GPUs, however many it asks for."""
-    return replace(job, min_gpus=1, max_gpus=_MOST_ADAPTIVE_GPUS)
-
-
 class TraceReader(NamedTuple):
     """A reader of what is no such table: a module with its ``resembles`` and, under `function`, its ``read``."""
 
@@ -283,7 +278,7 @@ READERS: Mapping[str, TraceFormat | TraceReader] = {
     ),
     "philly": TraceReader("jobs of Philly", "philly", "read_philly"),
     "pollux": _POLLUX,
-    "sia": replace(_POLLUX, refine=_adaptive),
+    "sia": replace(_POLLUX, refine=lambda _, job, __: replace(job, min_gpus=1, max_gpus=_MOST_ADAPTIVE_GPUS)),
     "slurm": TraceReader("jobs of Slurm (sacct -P)", "slurm.reading", "read_slurm"),
     "tiresias": TraceFormat(  # NSDI 2019; its duration is that on the GPUs asked for
         "a trace of Tiresias", "name=job_id,gpus=num_gpu,submit=submit_time,model=model_name,seconds=duration"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -96,13 +96,10 @@ def decode_workload(
     table.lines.raise_if_any()
     assert submit is not None
     job_of = partial(_job, submit=submit, duration=duration, stated=stated, limits={})
-    workload = table.workload(source, partial(_on_gpus, job_of) if columns else job_of, accept)
+    workload = table.workload(
+        source, (lambda row: NO_GPU if row.is_zero("gpus") else job_of(row)) if columns else job_of, accept
+    )
     return from_first(workload, table.zoned) if submit == _DATED else workload
-
-
-def _on_gpus(job_of: Callable[[Row], Found], row: Row) -> Found:
-    """Return the job of a line, or why it is none: it has no GPU, or never started."""
-    return NO_GPU if row.is_zero("gpus") else job_of(row)
 
 
 def _only(table: JobTable, what: str, names: Iterable[str]) -> str | None:

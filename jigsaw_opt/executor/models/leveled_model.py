@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from jigsaw_opt.errors import unsupported
+
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -91,11 +93,19 @@ class LeveledModel(nn.Module, ABC):
         -------
         Tensor
             The loss, detached.
+
+        Raises
+        ------
+        UsageError
+            The loss has no gradient at full depth.
         """
         with frozen(self.beyond(level)):  # to the end, as activation checkpointing runs parts of the forward pass again
             loss = self.loss_of(batch)
-            if loss.requires_grad:  # what is reached may have no parameters
+            if loss.requires_grad:
                 loss.backward()  # type: ignore[no-untyped-call]
+            elif level == self.depth:  # at others there may be nothing to train behind the cut
+                message = "the loss has no gradient: no trained parameter is used, or a graph is cut off"
+                raise unsupported("loss", message)
         return loss.detach()
 
 

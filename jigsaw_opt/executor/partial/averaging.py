@@ -111,10 +111,6 @@ class ParameterRun:
             torch._foreach_copy_([view for view, _ in there], [grad for _, grad in there])
         self._marks.copy_(torch.tensor([grad is not None for grad in own]))
 
-    def clear(self) -> None:
-        """Write zeros, where nobody has a gradient."""
-        self.flat.zero_()
-
     def exchange(self, exchange: GradientExchange, levels: Sequence[int], hook: CommunicationHook | None) -> None:
         """Exchange what is written, with the other workers, or write zeros; in the thread of transfers.
 
@@ -122,7 +118,7 @@ class ParameterRun:
         """
         count = contributors(levels, self.bucket)
         if not count:
-            self.clear()
+            self.flat.zero_()
         elif hook is None:
             exchange.run(self.bucket, levels, self.flat)
         else:
@@ -130,10 +126,6 @@ class ParameterRun:
                 self._numbers.zero_()
             exchange.run(self.bucket, levels, self._marks)
             hook.run(self, count, len(levels))
-
-    def spoil(self) -> None:
-        """Write that the gradients of this worker will never come."""
-        self.flat.fill_(torch.nan)
 
     def give_back(self) -> None:
         """Make what was exchanged the gradients; where nobody has a gradient there is none."""
@@ -270,9 +262,9 @@ class GradientAverage:
         at = len(self._sent)
         run = self._runs[at]
         if run.bucket <= self._level:
-            run.spoil() if self._has_failed else run.fill()
+            run.flat.fill_(torch.nan) if self._has_failed else run.fill()  # others learn that gradients never come
         elif not contributors(self._levels, run.bucket):
-            run.clear()
+            run.flat.zero_()
         self._sent.append(send(partial(self._transfer, at), run.stream))
 
     def _transfer(self, at: int) -> None:

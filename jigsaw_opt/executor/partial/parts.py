@@ -211,7 +211,10 @@ class GradientNeeds:
 
         What requires a gradient in a whole pass alone gets an anchor: a leaf of its own that changes no bit of it.
         """
-        lacking = {place: value for place, value in placed(outputs) if _can_lack_a_graph(value)}
+        numbers = (
+            (place, value) for place, value in placed(outputs) if value.is_floating_point() or value.is_complex()
+        )
+        lacking = {place: value for place, value in numbers if not value.requires_grad}
         if not lacking:
             return outputs
         places = self._places(module, inputs, outputs)
@@ -234,10 +237,6 @@ class GradientNeeds:
             # A pass that gives other outputs says nothing of these: all of them may require a gradient.
             self._known.setdefault(kind, frozenset(at for at, _ in placed(outputs)))
         return self._known[kind]
-
-
-def _can_lack_a_graph(value: Tensor) -> bool:
-    return not value.requires_grad and (value.is_floating_point() or value.is_complex())
 
 
 def _kind(module: nn.Module, inputs: Any, outputs: Any) -> Hashable:

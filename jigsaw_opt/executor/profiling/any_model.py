@@ -18,7 +18,7 @@ from jigsaw_opt.executor.models.model_call import inputs_and_targets
 from jigsaw_opt.executor.models.zoo.network import moved
 from jigsaw_opt.executor.own_worker import OwnModel, parts_of
 from jigsaw_opt.executor.partial.forward_order import eager
-from jigsaw_opt.executor.partial.outputs import tensors
+from jigsaw_opt.executor.partial.outputs import mapped, tensors
 from jigsaw_opt.executor.partial.parts import are_cuts, require_modules
 from jigsaw_opt.executor.profiling.restoring import moved_to, restored
 from jigsaw_opt.executor.profiling.results import ModelProfile
@@ -129,7 +129,8 @@ def measure_any(
         batches = _batches(batch, loss)
 
         def draw(turn: int) -> Any:
-            return _copied(batches[turn % len(batches)], place)  # on a CPU too, for a model may change its inputs
+            batch = batches[turn % len(batches)]  # copied on a CPU too, for a model may change its inputs
+            return moved(mapped(batch, lambda tensor: tensor.detach().to(place, copy=True)), place)
 
         parts = parts_of(model, draw(0), loss is None, cuts)
         trainee = Trainee(OwnModel(model, loss, parts), steps, draw, place, root=eager(model))
@@ -172,16 +173,6 @@ def _samples(batches: Sequence[Any]) -> int | None:
     """Return the first dimension that all tensors of all batches have; None where they differ."""
     sizes = {value.shape[0] if value.dim() else None for value in tensors(batches)}
     return sizes.pop() if len(sizes) == 1 else None
-
-
-def _copied(tree: Any, device: torch.device) -> Any:
-    if isinstance(tree, Tensor):
-        return tree.detach().to(device, copy=True)
-    if isinstance(tree, Mapping):
-        return {key: _copied(value, device) for key, value in tree.items()}
-    if type(tree) in (tuple, list):
-        return type(tree)(_copied(item, device) for item in tree)
-    return moved(tree, device)
 
 
 def _is_loader(batch: Any) -> bool:

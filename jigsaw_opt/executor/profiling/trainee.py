@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from jigsaw_opt.errors import out_of_range, unsupported
+from jigsaw_opt.errors import out_of_range
 from jigsaw_opt.executor.devices import work_us
-from jigsaw_opt.executor.models.leveled_model import LeveledModel, frozen
+from jigsaw_opt.executor.models.leveled_model import LeveledModel
 
 
 @dataclass
@@ -75,14 +75,7 @@ class Trainee:
         """
         batch = self.draw(self.round)
         self.optimiser.zero_grad(set_to_none=not keep)
-        with frozen(self.model.beyond(level)):
-            loss = self.model.loss_of(batch)
-            if loss.requires_grad:
-                loss.backward()  # type: ignore[no-untyped-call]
-            elif level == self.depth:  # at others there may be nothing to train behind the cut
-                message = "the loss has no gradient: no trained parameter is used, or a graph is cut off"
-                raise unsupported("loss", message)
-        self._losses.append(loss.detach())
+        self._losses.append(self.model.backpropagate(batch, level))
         for parameter in self.model.beyond(0):
             if parameter.grad is None:
                 parameter.grad = self._zeros.get(parameter)

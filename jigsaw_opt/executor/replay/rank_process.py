@@ -62,7 +62,10 @@ class _RankProcess:
             levels[job].update(planned.levels)
         self._exchanges = self._make_exchanges(chain.from_iterable(groups))
         groups_in_stages = {} if stages is None else stage_groups(stages.schedule)
-        hosts = [self._hosts(parts) for parts in groups]
+        hosts = [
+            sorted({rank for part in parts for ranks in self._ranks_in(part).values() for rank in ranks})
+            for parts in groups
+        ]
         # All processes make the groups of all, as torch asks.
         controls = [dist.new_group(ranks, TIMEOUT, "gloo") for ranks in hosts]
         own = next(group for group, ranks in enumerate(hosts) if self.rank in ranks)
@@ -80,10 +83,6 @@ class _RankProcess:
         self._ended: tuple[Part, ...] = ()
         self._running: Run | None = None
         report_so_far(self._so_far)
-
-    def _hosts(self, parts: list[PhasePart]) -> list[int]:
-        """Return ranks of the processes that a group has workers in."""
-        return sorted({rank for part in parts for ranks in self._ranks_in(part).values() for rank in ranks})
 
     def _ranks_in(self, part: PhasePart) -> dict[int, tuple[int, ...]]:
         """Return for each job of a phase the rank of each worker or slot."""

@@ -42,8 +42,8 @@ class LinkOrder:
     def wait(self, key: TransferKey, store: TCPStore) -> None:
         """Wait until the links of a transfer are free for it."""
         for earlier in self._order.before(key, self._progress):
-            if not self._order.follows_everywhere(key.job, earlier.job):
-                store.wait([self._name(earlier)])
+            if not set(self._order.ranks[earlier.job]) <= set(self._order.ranks[key.job]):
+                store.wait([self._name(earlier)])  # a process has a worker of the earlier job alone
             elif self._rank in self._order.ranks[earlier.job]:
                 with self._change:
                     self._change.wait_for(lambda one=earlier: self._ended[one.job, one.bucket] > one.iteration)  # type: ignore[misc]

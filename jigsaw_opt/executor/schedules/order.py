@@ -201,10 +201,6 @@ class ReplayOrder:
             for other, ranks in enumerate(self.ranks)
         )
 
-    def follows_everywhere(self, job: int, earlier: int) -> bool:
-        """Return whether every process with a worker of an earlier job also has a worker of another job."""
-        return set(self.ranks[earlier]) <= set(self.ranks[job])
-
     def _last_before(self, key: TransferKey, link: int, progress: ReplayExtent) -> TransferKey | None:
         turn, number = divmod(key.iteration, len(self.jobs[key.job].iterations))
         turns, own = self._turns[link], self._places.get((link, key.job, number, key.bucket))

@@ -51,11 +51,6 @@ class Failing:
         """Return whether a job on these GPUs has to stop: one is down, or no links that are up join its servers."""
         return not self.down.isdisjoint(gpus) or self._setting.is_cut(gpus, self.dead)
 
-    @property
-    def all_down(self) -> bool:
-        """Whether there is no GPU that is up."""
-        return len(self.down) == self._setting.gpu_count
-
     def hindrance(self, job: TraceJob) -> str:
         """Return what keeps a job from running even alone: what is down, or links that there never were; else empty."""
         has, most, wanted = self._room(job)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 
 from jigsaw_opt.problem.cluster import Cluster
-from jigsaw_opt.problem.workload import STATED, TraceJob, Workload
+from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.performance import Contention, Performance
 from jigsaw_opt.scheduling.policy import (
     JOB_FIELDS,
@@ -26,11 +26,6 @@ from jigsaw_opt.simulation.engine.outages import Failures
 from jigsaw_opt.text import counted, readable
 
 _LONGEST = 60
-_FIRST = 4
-"""Number of fields that clusters had in the first snapshots."""
-_NAMES = ("power_w", *(each.name for each in fields(Cluster)[_FIRST:]), *STATED)
-_LATER = [f", {name}=None" for name in _NAMES]
-"""Fields that came later and say nothing here: snapshots of before know inputs without them."""
 
 
 @dataclass(frozen=True)
@@ -88,13 +83,13 @@ class Setting(ClusterSetting):
 
     def inputs(self) -> str:
         """Return text that tells equal simulations from others."""
-        figures = hashlib.sha256(_without_later(repr(self.performance.figures)).encode()).hexdigest()
+        figures = hashlib.sha256(repr(self.performance.figures).encode()).hexdigest()
         contention = self.words.get("contention", told(self.contention))
         parts = (self.cluster, self.workload, self.performance.name, figures, contention)
         numbers = (self.round_us, self.restart_us, self.seed)
         failures = () if self.failures is None else (self.failures,)
         name = None if self.policy is None else self.policy.name
-        return _without_later(repr((parts, numbers, name, sorted(self.options.items()), *failures)))
+        return repr((parts, numbers, name, sorted(self.options.items()), *failures))
 
 
 def reading_told(settings: Iterable[Setting], waiting: Sequence[TraceJob] = ()) -> list[str]:
@@ -113,12 +108,6 @@ def reading_told(settings: Iterable[Setting], waiting: Sequence[TraceJob] = ()) 
         verb = "policies {} do" if len(those) > 1 else "policy {} does"
         told_of[f"{name}: {verb.format(', '.join(those))} not read what sets jobs apart: {unread}"] = None
     return list(told_of)
-
-
-def _without_later(text: str) -> str:
-    for field_of_now in _LATER:
-        text = text.replace(field_of_now, "")
-    return text
 
 
 def told(part: object) -> object:

@@ -190,7 +190,7 @@ class Simulation:
 
     def _decision_us(self) -> int | None:
         """Return when the policy is asked next, or None where nothing has happened, or no GPU is up."""
-        if self._failing.all_down:
+        if len(self._failing.down) == self.setting.gpu_count:
             return None
         if self._trigger.asked:
             return self._round_up(self.now_us)

@@ -105,10 +105,6 @@ def _relu(parameters: Mapping[str, Any], shape: Shape) -> Sizes:
     return 0, [] if parameters.get("inplace") is True else [shape]
 
 
-def _flatten(parameters: Mapping[str, Any], shape: Shape) -> Sizes:
-    return 0, []
-
-
 def _bottleneck(parameters: Mapping[str, Any], shape: Shape) -> Sizes:
     """Return the sizes of a bottleneck block of torchvision's (wide) ResNet.
 
@@ -136,7 +132,7 @@ _SIZES: dict[str, Callable[[Mapping[str, Any], Shape], Sizes]] = {
     "ReLU2d": _relu,
     "maxPool2d": _max_pool,
     "adAvgPool2d": _average_pool,
-    "flatten": _flatten,
+    "flatten": lambda *_: (0, []),
     "linear": _linear,
     "ResnetBottleneck": _bottleneck,
 }
