@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from jigsaw_opt.arguments import typed
 from jigsaw_opt.documents.decoding import decode_instance, decode_plan
@@ -17,6 +18,8 @@ from jigsaw_opt.problem import Instance, Plan
 if TYPE_CHECKING:
     from jigsaw_opt.problem.measured.layers import LayerGraph
     from jigsaw_opt.problem.measured.replay import Replay
+
+Document = TypeVar("Document")
 
 
 def exists(path: str | os.PathLike[str]) -> bool:
@@ -36,9 +39,7 @@ def load_instance(path: str | os.PathLike[str]) -> Instance:
     InvalidInputError
         If the file cannot be read, or with every problem of the document.
     """
-    data, source = _content(path)
-    with expecting(data, source, "instance"):
-        return decode_instance(data, source)
+    return _loaded(path, decode_instance, "instance")
 
 
 @typed
@@ -50,18 +51,14 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
     InvalidInputError
         If the file cannot be read, or with every problem of the document.
     """
-    data, source = _content(path)
-    with expecting(data, source, "plan", "phased-plan"):
-        return decode_plan(data, source)
+    return _loaded(path, decode_plan, "plan", "phased-plan")
 
 
 def load_replay(path: str | os.PathLike[str]) -> Replay:
     """Read a replay from a file."""
     from jigsaw_opt.documents.replay import decode_replay
 
-    data, source = _content(path)
-    with expecting(data, source, "replay", "phased-replay"):
-        return decode_replay(data, source)
+    return _loaded(path, decode_replay, "replay", "phased-replay")
 
 
 def load_document(path: str | os.PathLike[str]) -> Instance | Plan | Replay | LayerGraph:
@@ -69,13 +66,16 @@ def load_document(path: str | os.PathLike[str]) -> Instance | Plan | Replay | La
 
     That is an instance, a plan or a replay of either kind, or a layer profile.
     """
-    return decode_document(*_content(path))
-
-
-def _content(path: str | os.PathLike[str]) -> tuple[bytes, str]:
-    """Return what a file holds, which gzip may have compressed, and what problems call it."""
     source = os.fspath(path)
-    return read_text(path), source
+    return decode_document(read_text(path), source)
+
+
+def _loaded(path: str | os.PathLike[str], decode: Callable[[bytes, str], Document], *kinds: str) -> Document:
+    """Read a document of one of these kinds from a file, which gzip may have compressed."""
+    source = os.fspath(path)
+    data = read_text(path)
+    with expecting(data, source, *kinds):
+        return decode(data, source)
 
 
 def decode_document(data: bytes, source: str) -> Instance | Plan | Replay | LayerGraph:

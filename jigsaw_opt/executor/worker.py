@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -317,43 +316,21 @@ def parameters_sha256(model: nn.Module) -> str:
 def block_and_send(worker: Worker, level: int, send: Ready) -> Tensor:
     """Run the next block of a worker and call `send` with all buckets in order, the announced ones as they get ready.
 
-    Returns the loss of this worker's batch.
-    """
-    loss = worker.block(level, send)
-    for bucket in range(level + 1, worker.model.depth + 1):
-        send(bucket)  # takes part only to receive
-    return loss
-
-
-def train_iteration(
-    worker: Worker, levels: Sequence[int], exchange: GradientExchange, transfers: ThreadPoolExecutor
-) -> Tensor:
-    """Run one iteration of a job with a worker a process, with its transfers in another thread, until all are done.
-
-    Returns the loss of this worker's batch.
-
     Parameters
     ----------
     worker
         The worker of this process.
-    levels
-        Level of each worker of the job.
-    exchange
-        The exchange of the job.
-    transfers
-        A pool of one thread, the job's own, so that buckets are sent in the order in which they get ready.
+    level
+        1 to the model's depth.
+    send
+        Hands a bucket to a thread of transfers, the job's own, so that buckets are sent in this order.
 
     Returns
     -------
     Tensor
         The loss of this worker's batch.
     """
-    sent: list[Future[None]] = []
-    loss = block_and_send(
-        worker,
-        levels[worker.number],
-        lambda bucket: sent.append(transfers.submit(worker.transfer, bucket, levels, exchange)),
-    )
-    for transfer in sent:
-        transfer.result()
+    loss = worker.block(level, send)
+    for bucket in range(level + 1, worker.model.depth + 1):
+        send(bucket)  # takes part only to receive
     return loss

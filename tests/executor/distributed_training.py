@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from jigsaw_opt.executor.exchange.by_bucket import Averaging, GradientExchange
 from jigsaw_opt.executor.models.building import Replica, build_network, even_segments, replica
-from jigsaw_opt.executor.worker import OPTIMISERS, TrainingRecipe, ZooWorker, block_and_send, train_iteration
+from jigsaw_opt.executor.worker import OPTIMISERS, TrainingRecipe, ZooWorker, block_and_send
 
 RECIPE = TrainingRecipe("sgd", {"lr": 0.1, "momentum": 0.9})
 CPU = torch.device("cpu")
@@ -42,11 +42,7 @@ class Hosted:
         self.states: list[Tensor] = []
 
     def train(self) -> list[Tensor]:
-        with ThreadPoolExecutor(1) as transfers:
-            for levels in self.plan if self.worker else ():
-                train_iteration(self.worker, levels, self.exchange, transfers)
-                self.note()
-        return self.states
+        return train_together([self])[0] if self.worker else []
 
     def note(self) -> None:
         self.worker.step()

@@ -131,7 +131,7 @@ def test_the_command_measures_what_a_function_returns(
         ("training", ["--segments", "3", "--optimiser", "adam"], "2: unsupported --segments, --optimiser"),
         ("pair", ["--argument", "row=4"], "3: failed $.arguments"),
         ("training", ["--processes", "2"], "2: unsupported --processes"),
-        ("closed", [], "2: wrong-type optimiser"),
+        ("closed", [], "2: unsupported optimiser"),
         ("plateau", [], "2: wrong-type schedule"),
         ("misspelt", [], "2: wrong-type; unknown-field dataloader"),
         ("training", ["--argument", "rate=0.01"], "2: unsupported argument"),

@@ -24,7 +24,7 @@ from jigsaw_opt.executor.models.leveled_model import saved_bytes
 from jigsaw_opt.executor.processes import run_group
 from jigsaw_opt.executor.profiling import LevelProfile, ModelProfile, SegmentProfile, profile_replica
 from jigsaw_opt.executor.profiling.links import AllReduceSample, LinkFit, fit
-from jigsaw_opt.executor.profiling.measuring import _mean_spread
+from jigsaw_opt.executor.profiling.measuring import _mean_of
 from jigsaw_opt.executor.profiling.restoring import flushed_denormals
 from jigsaw_opt.executor.worker import TrainingRecipe
 from jigsaw_opt.system.children import start_deaf
@@ -129,8 +129,8 @@ def test_a_profile_of_several_processes_is_their_mean(capsys: pytest.CaptureFixt
     model = json.loads(capsys.readouterr().out)["model"]
     assert [s["parameter_bytes"] for s in model["segments"]] == [2 * 4 * 65 * 64, 4 * 65 * 10]
     assert model["state_factor"] == 3
-    spreads = [Spread(1, 0, 4), Spread(2, 1, 8)]
-    assert _mean_spread(spreads) == Spread(1.5, 0.5, 6)
+    levels = [LevelProfile(1, Spread(1, 0, 4), 7), LevelProfile(1, Spread(2, 1, 8), 7)]
+    assert _mean_of(levels) == LevelProfile(1, Spread(1.5, 0.5, 6), 7)
     ends("2: not-together --processes", "profile", "mlp", "--processes", 2, "--threads", 2)
 
 

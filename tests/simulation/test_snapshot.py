@@ -223,7 +223,7 @@ def put(*path: str | int, value: object) -> Callable[[Tree], object]:
     return change
 
 
-TRIGGER: Tree = {"asked": False, "wake_us": None, "arrived": [], "ended": []}
+TRIGGER: Tree = {"asked": False, "wake_us": None, "arrived": [], "ended": [], "stopped": []}
 OUTCOME = ("books", "outcome")
 CHANGES: Mapping[str, tuple[Callable[[Tree], object], str]] = {
     "a job that there is not": (put("active", 0, "job", value=6), "[0].job: must be an integer from 0 to 5; is 6"),

@@ -40,11 +40,8 @@ class StagesHost(Host):
         settings, count = replace(setting.request, seed=setting.request.seed + job), self.schedule.processes
         self.worker = StageWorker(entry, place, self.rank, count, self.device, stages, self.schedule.stages, settings)
         self.modules = self.worker.model.own
-        self.parts, self._is_first, self._is_last = (
-            entry.get("parts", ()),
-            0 in stages,
-            self.schedule.stages - 1 in stages,
-        )
+        self.parts = entry.get("parts", ())
+        self._is_first, self._is_last = 0 in stages, self.schedule.stages - 1 in stages
         self.notes += self.worker.notes
         before = self.worker.state()
         require_same_batch(*self.worker.begin(1), setting.groups[self.schedule.processes])

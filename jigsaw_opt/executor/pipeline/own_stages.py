@@ -60,10 +60,11 @@ def module_chain(source: str, model: nn.Module, cuts: Collection[str], inputs: A
     chain = [(call.name, call.module) for call in _divided(source, calls[0], cuts)]
     names = [name for name, _ in chain]
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-        raise _refused(f"{source} calls {', '.join(map(repr, twice))} twice, so no stage can have it alone")
+        message = f"{source} calls {', '.join(map(repr, twice))} twice, so no stage can have it alone"
+        raise unsupported("cuts", message)
     held = {p for _, module in chain for p in module.parameters()}
     if left := [name for name, p in model.named_parameters() if p not in held]:
-        raise _refused(f"{', '.join(map(repr, left))} of {source} are in no module that is called")
+        raise unsupported("cuts", f"{', '.join(map(repr, left))} of {source} are in no module that is called")
     return chain
 
 
@@ -106,14 +107,11 @@ def _divided(source: str, call: _Call, cuts: Collection[str]) -> list[_Call]:
 
 def _between(source: str, name: str, before: str, after: str) -> UsageError:
     of = f"module {name!r} of " if name else ""
-    return _refused(
+    return unsupported(
+        "cuts",
         f"between {before} and {after}, {of}the model that {source} returns does more than hand one tensor on: "
-        "put what it does there into a module, or return a module a stage"
+        "put what it does there into a module, or return a module a stage",
     )
-
-
-def _refused(message: str) -> UsageError:
-    return unsupported("cuts", message)
 
 
 class StageModules(nn.Module):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from jigsaw_opt.errors import Code, Problem, UsageError, unsupported
+from jigsaw_opt.errors import Code, Problem, UsageError
 from jigsaw_opt.executor.devices import device_name
 from jigsaw_opt.executor.models.building import Replica
 from jigsaw_opt.executor.models.model_call import inputs_and_targets
@@ -25,7 +25,7 @@ from jigsaw_opt.executor.profiling.results import ModelProfile
 from jigsaw_opt.executor.profiling.rounds import measure, warm
 from jigsaw_opt.executor.profiling.trainee import Trainee
 from jigsaw_opt.executor.user_code.batch_source import generators_kept, is_function, one_pass
-from jigsaw_opt.executor.user_code.given import Given, is_wrapped, needs_closure
+from jigsaw_opt.executor.user_code.given import Given, wrong_of_training
 from jigsaw_opt.executor.worker import TrainingRecipe
 
 _BATCHES = 8
@@ -192,30 +192,19 @@ def _batches(batch: Any, loss: object) -> list[Any]:
 
 def _require(model: Any, batch: Any, loss: Any, cuts: Any, optimiser: Any, warm_up: int, repeats: int) -> None:
     """Raise one `UsageError` that lists all that is wrong."""
-    wrong = []
-    if not isinstance(model, nn.Module):
-        raise UsageError(
-            f"model is a torch.nn.Module, not of type {type(model).__name__}", code="wrong-type", path="model"
-        )
-    if is_wrapped(model):
-        raise unsupported("model", f"model is of type {type(model).__name__}: give the plain module within it")
+    if wrong := list(wrong_of_training("model", model)):
+        raise UsageError(*wrong)
     if any(map(is_lazy, model.parameters())):
         wrong.append(Problem("model", "a lazy module has no parameters yet", "run it once", "unsupported"))
     elif not any(p.requires_grad for p in model.parameters()):
         wrong.append(Problem("model", "no parameter is trained", code="empty"))
-    if loss is not None and not callable(loss):
-        told = f"must be a function of outputs and targets; is of type {type(loss).__name__}"
-        wrong.append(Problem("loss", told, code="wrong-type"))
-    if optimiser is not None and not isinstance(optimiser, torch.optim.Optimizer):
-        told = f"must be a torch.optim.Optimizer; is of type {type(optimiser).__name__}"
-        wrong.append(Problem("optimiser", told, code="wrong-type"))
-    elif optimiser is not None:
+    wrong += wrong_of_training("loss", loss)
+    if isinstance(optimiser, torch.optim.Optimizer):
         stepped = {p for group in optimiser.param_groups for p in group["params"]}
         if stepped.isdisjoint(model.parameters()):
             wrong.append(Problem("optimiser", "steps no parameter of the model", code="mismatch"))
-        if needs_closure(optimiser):
-            told = f"{type(optimiser).__name__} takes a step only with a function of the loss"
-            wrong.append(Problem("optimiser", told, code="unsupported"))
+    if optimiser is not None:
+        wrong += wrong_of_training("optimiser", optimiser)
     if isinstance(batch, Iterator):
         told = "is an iterator, which could not be put back"
         wrong.append(Problem("batch", told, "give the loader itself", "unsupported"))

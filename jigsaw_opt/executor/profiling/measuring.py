@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import astuple, fields, replace
 from statistics import fmean
 from typing import Any, Literal
 
@@ -16,7 +16,6 @@ from jigsaw_opt.errors import RunFailedError, UsageError, not_together, unsuppor
 from jigsaw_opt.executor.devices import Spread
 from jigsaw_opt.executor.models.building import build_network, even_segments, own_network, replica
 from jigsaw_opt.executor.models.importing import blame_own_code
-from jigsaw_opt.executor.models.zoo.network import Network
 from jigsaw_opt.executor.processes import keep_to_share, run_group
 from jigsaw_opt.executor.profiling import ModelProfile, measure_any, profile_replica
 from jigsaw_opt.executor.user_code.given import Given, call_own, given_subject
@@ -74,7 +73,9 @@ def measure_model(
         return _mean(found), in_units
     with _told_shapes(name):
         network = own_network(made) if ":" in name else build_network(name, arguments, seed=0)
-        return _measure_network(network, in_units, most, recipe, device, warm_up, repeats), in_units
+        with blame_own_code(name):
+            built = replica(network, even_segments(network, most), in_units["batch_size"])
+            return profile_replica(built, recipe, device, warm_up, repeats), in_units
 
 
 def _measure_own(
@@ -96,23 +97,6 @@ def _measure_own(
     return measure_any(subject, cuts, None, device, warm_up, repeats)
 
 
-def _measure_network(
-    network: Network,
-    entry: Mapping[str, Any],
-    segments: int,
-    recipe: TrainingRecipe,
-    device: torch.device,
-    warm_up: int,
-    repeats: int,
-    **together: int,
-) -> ModelProfile:
-    with blame_own_code(entry["zoo"]):
-        built = replica(network, even_segments(network, segments), entry["batch_size"])
-        if together:
-            dist.barrier()
-        return profile_replica(built, recipe, device, warm_up, repeats, **together)
-
-
 def _measure_beside_others(
     entry: Mapping[str, Any],
     segments: int,
@@ -128,33 +112,30 @@ def _measure_beside_others(
     rank = dist.get_rank()
     keep_to_share(rank, dist.get_world_size())
     network = build_network(entry["zoo"], entry["arguments"], trusted)
-    # All measure equally often, so that none measures while others are done.
-    together = {"number": rank, "most": repeats}
-    return _measure_network(network, entry, segments, recipe, torch.device("cpu"), warm_up, repeats, **together)
+    with blame_own_code(entry["zoo"]):
+        built = replica(network, even_segments(network, segments), entry["batch_size"])
+        dist.barrier()
+        # All measure equally often, so that none measures while others are done.
+        return profile_replica(built, recipe, torch.device("cpu"), warm_up, repeats, number=rank, most=repeats)
 
 
 def _mean(profiles: Sequence[ModelProfile]) -> ModelProfile:
     first = profiles[0]
-    segments = tuple(
-        replace(
-            segment,
-            forward=_mean_spread([p.segments[k].forward for p in profiles]),
-            backward=_mean_spread([p.segments[k].backward for p in profiles]),
-            input_gradients=_mean_spread([p.segments[k].input_gradients for p in profiles]),
-            weight_gradients=_mean_spread([p.segments[k].weight_gradients for p in profiles]),
-            step_us=fmean(p.segments[k].step_us for p in profiles),
-        )
-        for k, segment in enumerate(first.segments)
-    )
-    levels = tuple(
-        replace(level, block=_mean_spread([p.levels[k].block for p in profiles]))
-        for k, level in enumerate(first.levels)
-    )
-    return replace(first, segments=segments, levels=levels)
+    segments = [_mean_of(own) for own in zip(*(p.segments for p in profiles), strict=True)]
+    levels = [_mean_of(own) for own in zip(*(p.levels for p in profiles), strict=True)]
+    return replace(first, segments=tuple(segments), levels=tuple(levels))
 
 
-def _mean_spread(spreads: Sequence[Spread]) -> Spread:
-    return Spread(*(fmean(part) for part in zip(*((s.median, s.low, s.high) for s in spreads), strict=True)))
+def _mean_of(measured: Sequence[Any]) -> Any:
+    """Return the first of some costs of one segment or level with the means of all their times."""
+    means: dict[str, Any] = {}
+    for field in fields(measured[0]):
+        values = [getattr(one, field.name) for one in measured]
+        if isinstance(values[0], Spread):
+            means[field.name] = Spread(*map(fmean, zip(*map(astuple, values), strict=True)))
+        elif isinstance(values[0], float):
+            means[field.name] = fmean(values)
+    return replace(measured[0], **means)
 
 
 def _require_none(given: Mapping[str, object]) -> None:

@@ -49,10 +49,10 @@ def boundaries(trainee: Trainee) -> tuple[list[int | None], list[tuple[str, ...]
         storages,
     ):
         trainee.model.loss_of(batch)
-    own: list[list[str]] = [[] for _ in range(trainee.depth)]
+    own: list[list[str]] = [[] for _ in range(trainee.model.depth)]
     for name in [] if trainee.root is None else _whole("", trainee.root, called):
         own[called[name]].append(name)
-    return [*map(storages.sent_bytes, range(trainee.depth - 1)), None], list(map(tuple, own))
+    return [*map(storages.sent_bytes, range(trainee.model.depth - 1)), None], list(map(tuple, own))
 
 
 class _StoragesRead(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -135,7 +135,7 @@ def warm(trainee: Trainee, reset: Callable[[], None]) -> None:
         for group in groups:
             group["lr"] = rate
         for _ in range(_STEPS):
-            trainee.block(trainee.depth)
+            trainee.block(trainee.model.depth)
         trainee.step()
         losses = trainee.losses()
         if all(map(isfinite, losses)) and max(losses) <= _RISE * abs(losses[0]):
@@ -156,7 +156,7 @@ def measure(
     the segments one by one and one block at each level. `batch`: samples of a batch, if known. `most`: rounds measured
     at most, where the times of blocks differ much, at least `repeats`; None for three times as many.
     """
-    depth, most = trainee.depth, most or _LONGEST * repeats
+    depth, most = trainee.model.depth, most or _LONGEST * repeats
     segments: list[list[float]] = []
     levels: list[list[float]] = []
     steps: list[float] = []
@@ -189,7 +189,7 @@ def measure(
 
 def _segment_profiles(trainee: Trainee, rounds: list[list[float]], step_us: float) -> tuple[SegmentProfile, ...]:
     columns = [spread(column) for column in zip(*rounds, strict=True)]
-    depth = trainee.depth
+    depth = trainee.model.depth
     sizes = [sum(p.nbytes for p in own) for own in trainee.own_parameters]
     steps = [step_us * size / max(1, sum(sizes)) for size in sizes]
     times = (columns[at * depth : (at + 1) * depth] for at in range(4))

@@ -63,7 +63,7 @@ def _plain_forward(trainee: Trainee, turn: int) -> list[float]:
         begin = work_us(trainee.device)
         trainee.model.loss_of(batch)
         end = work_us(trainee.device)
-    return _durations(begin, [begins.get(index) for index in range(1, trainee.depth)], end)
+    return _durations(begin, [begins.get(index) for index in range(1, trainee.model.depth)], end)
 
 
 def _durations(begin: float, bounds: list[float | None], end: float) -> list[float]:
@@ -110,8 +110,8 @@ def _with_graph(trainee: Trainee, turn: int, weights: bool) -> tuple[list[float]
         elif loss.requires_grad and edges:
             _pass_to(edges, loss)
         end = work_us(device)
-    forward = _durations(begin, [begins.get(index) for index in range(1, trainee.depth)], middle)
-    backward = _durations(start, [ends.get(index) for index in reversed(range(1, trainee.depth))], end)
+    forward = _durations(begin, [begins.get(index) for index in range(1, trainee.model.depth)], middle)
+    backward = _durations(start, [ends.get(index) for index in reversed(range(1, trainee.model.depth))], end)
     return forward, backward[::-1]
 
 

@@ -38,11 +38,6 @@ class Trainee:
     _is_step_due: bool = False
 
     @property
-    def depth(self) -> int:
-        """Number of segments, and of levels."""
-        return self.model.depth
-
-    @property
     def own_parameters(self) -> list[tuple[nn.Parameter, ...]]:
         """Trained parameters of each segment."""
         return list(reversed(self.model.buckets))

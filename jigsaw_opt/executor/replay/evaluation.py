@@ -107,16 +107,19 @@ def replay_of(
     instance, plan = request.instance, request.plan
     planned = phases_of(instance, request.cut().plan)
     parameters = {key: digest for process in found for key, digest in process.parameters.items()}
-    phases = tuple(_phases(request, planned, found, parameters, stages))
+    evaluated = list(_phases(request, planned, found, parameters, stages))
+    phases = tuple(phase for phase, _ in evaluated)
     if not (phases and (phases[0].repeats is not None or any(job.iterations for job in phases[0].timeline.jobs))):
         return None
     baseline: Baseline | None = None
     # After an interrupt there may be no baseline, and never a whole one.
     if usual is not None and request.baseline is not None and parameters:
-        baseline = _baseline(request, usual, [process.parts[1] for process in found], parameters, phases[0], stages)
-    beside = stages is not None and len(instance.jobs) > 1
-    first = planned.groups[0][0]
-    own = _step_times(stages, first, [process.parts[0] for process in found], first.done(found[0].done))
+        places = {number: k for k, number in enumerate(usual.numbers)}
+        own = {(places[job], slot): parameter for (job, slot), parameter in parameters.items() if job in places}
+        taken, steps = _timed(stages, usual, [process.parts[1] for process in found], None, own)
+        together = _cycle(plan, phases[0].timeline, usual.numbers) if request.baseline == "alone" else None
+        baseline = Baseline(request.baseline, summary(usual.plan, taken, steps), taken, together)
+    beside, steps = stages is not None and len(instance.jobs) > 1, evaluated[0][1]
     return Replay(
         instance=instance.name,
         instance_sha256=instance_sha256(instance),
@@ -133,7 +136,7 @@ def replay_of(
             if parameters
         },
         baseline=baseline,
-        kinds={} if own is None else own.kinds(),
+        kinds={} if steps is None else steps.kinds(),
         cycles={
             job.name: _cycle(plan, phases[0].timeline, [number])
             for number, job in enumerate(plan.jobs if beside or request.baseline == "alone" else ())
@@ -142,37 +145,22 @@ def replay_of(
     )
 
 
-def _step_times(
-    stages: StagedRun | None, part: PhasePart, parts: Sequence[Part], done: Sequence[int] | None
-) -> StepTimes | None:
-    """Return the step times of a phase, or the baseline, that was carried out; None where no job is in stages.
+def _timed(
+    stages: StagedRun | None,
+    part: PhasePart,
+    runs: Sequence[Part],
+    done: Sequence[int] | None,
+    parameters: Mapping[tuple[int, int], str],
+) -> tuple[Timeline, StepTimes | None]:
+    """Return the timeline of a phase, or the baseline, and the step times of its job in stages, if there is one.
 
     `done`: by job, how many of its iterations were done before; None where it began anew.
     """
-    number, shape = next(iter(part.instance.task_graph_of.items()), (None, None))
-    if stages is None or number is None or shape is None:
-        return None
-    return StepTimes(shape, part.plan.jobs[number], stages.schedule, parts, done[number] if done else 0)
-
-
-def _baseline(
-    request: ReplayRequest,
-    usual: PhasePart,
-    parts: Sequence[Part],
-    parameters: Mapping[tuple[int, int], str],
-    phase: MeasuredPhase,
-    stages: StagedRun | None,
-) -> Baseline:
-    """Return what the baseline took; of some jobs alone also what they took together with the others."""
-    assert request.baseline is not None, "there is one"
-    places = {number: k for k, number in enumerate(usual.numbers)}
-    own = {(places[job], slot): parameter for (job, slot), parameter in parameters.items() if job in places}
-    steps = _step_times(stages, usual, parts, None)
-    taken = timeline(usual.plan, parts, None, own, steps)
-    together = None
-    if request.baseline == "alone":
-        together = _cycle(request.plan, phase.timeline, usual.numbers)
-    return Baseline(request.baseline, summary(usual.plan, taken, steps), taken, together)
+    steps = None
+    for number, shape in part.instance.task_graph_of.items():
+        assert stages is not None, "it is said what stages did"
+        steps = StepTimes(shape, part.plan.jobs[number], stages.schedule, runs, done[number] if done else 0)
+    return timeline(part.plan, runs, done, parameters, steps), steps
 
 
 def _cycle(plan: Plan, found: Timeline, numbers: Sequence[int]) -> JobCycle:
@@ -189,8 +177,8 @@ def _phases(
     found: Sequence[RankReport],
     parameters: Mapping[tuple[int, int], str],
     stages: StagedRun | None,
-) -> Iterator[MeasuredPhase]:
-    """Yield what was measured of every phase, group by group."""
+) -> Iterator[tuple[MeasuredPhase, StepTimes | None]]:
+    """Yield what was measured of every phase, and the step times of its job in stages, group by group."""
     for group, parts in enumerate(planned.groups):
         used = {gpu for part in parts for job in part.phase.jobs for gpu in job.gpus}
         hosts = [process for gpu, process in zip(planned.gpus, found, strict=True) if gpu in used]
@@ -205,13 +193,12 @@ def _phases(
                 if parameters
             }
             runs, done = [p.parts[number] for p in hosts], part.done(found[0].done)
-            steps = _step_times(stages, part, runs, done)
-            measured = timeline(part.plan, runs, done, own, steps)
+            measured, steps = _timed(stages, part, runs, done, own)
             asked = request.plan.groups[group].phases[number]
             if not asked.is_counted:
                 whole_iterations = any(job.iterations for job in measured.jobs)
                 compared = summary(part.plan, measured, steps) if whole_iterations else None
-                yield MeasuredPhase.only(compared, measured)
+                yield MeasuredPhase.only(compared, measured), steps
                 continue
             repeated = part.phase.count if parameters else repetitions(part.plan, measured)
             left_out = asked.count - repeated
@@ -229,7 +216,7 @@ def _phases(
             finish = begin + length if length else None
             ends = (asked.end_us, start, end, seam)
             restarted = tuple(_restarts(request.instance, parts, number, hosts))
-            yield MeasuredPhase(group, number, asked.count, repeated, compared, *ends, measured, restarted)
+            yield MeasuredPhase(group, number, asked.count, repeated, compared, *ends, measured, restarted), steps
 
 
 def _length_us(jobs: Iterable[MeasuredJob]) -> int:

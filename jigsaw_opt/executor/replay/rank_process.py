@@ -225,21 +225,11 @@ class _RankProcess:
         windows = Windows(order, progress, self.rank, None if usual else request.minutes, self._connect())
         links = LinkOrder(order, progress, self.rank, part.number)
         moments, change = seams(part.instance, part.plan), partial(self._change, part, hosted)
-        self._running = run = Run(
-            order,
-            progress,
-            self.rank,
-            hosted,
-            windows,
-            links,
-            self._own_clock,
-            moments,
-            change,
-        )
         alone = usual and request.baseline == "alone"
-        run.time_triggered, run.exclusive = request.time_triggered and not alone, usual and not alone
-        if not usual:
-            run.checkpoint, run.every = self._checkpoint, request.every
+        rules = request.time_triggered and not alone, usual and not alone
+        saving = (None, None) if usual else (self._checkpoint, request.every)
+        parts = order, progress, self.rank, hosted, windows, links, self._own_clock, moments, change
+        self._running = run = Run(*parts, *rules, *saving)
         self._ended = (*self._ended, run.carry_out())
         run.close()
         self._running = None  # it refers to workers that may be let go

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from functools import partial
@@ -50,7 +50,7 @@ _MEASURED = {field: _SPELLINGS[field] for field in ("model", "loss", "optimiser"
 
 def given_training(name: str, made: Any) -> Given:
     """Return the training that a function has returned; raise `UsageError` that lists all that is wrong with it."""
-    return _checked(name, made, _SPELLINGS, ("model", "optimiser", "loader", "loss"), _wrong_of_training)
+    return _checked(name, made, _SPELLINGS, ("model", "optimiser", "loader", "loss"), wrong_of_training)
 
 
 def given_stages(name: str, made: Any) -> Given:
@@ -135,7 +135,7 @@ def _checked(
     made: Any,
     spellings: Mapping[str, tuple[str, ...]],
     required: Iterable[str],
-    wrong: Callable[[str, Any], Collection[str]],
+    wrong: Callable[[str, Any], Iterable[Problem]],
 ) -> Given:
     """Return the fields of what a function returned.
 
@@ -144,9 +144,11 @@ def _checked(
     found = _fields_of(made, spellings)
     problems = _unknown_keys(made, spellings)
     problems += [Problem(field, f"has no {field!r}", code="missing-field") for field in required if field not in found]
-    problems += [Problem(field, told, code="wrong-type") for field in found for told in wrong(field, found[field])]
+    problems = [replace(problem, message=f"what {name} returns {problem.message}") for problem in problems]
+    for problem in (problem for field, value in found.items() for problem in wrong(field, value)):
+        problems.append(replace(problem, message=f"the {problem.path} that {name} returns {problem.message}"))
     if problems:
-        raise UsageError.of(replace(problem, message=f"what {name} returns {problem.message}") for problem in problems)
+        raise UsageError.of(problems)
     return Given(**dict.fromkeys(_SPELLINGS) | found)
 
 
@@ -174,36 +176,39 @@ def _refused(made: Any) -> UsageError:
     )
 
 
-def _wrong_of_stages(field: str, value: Any) -> Collection[str]:
+def _wrong_of_stages(field: str, value: Any) -> Iterator[Problem]:
     is_function = callable(value) or (field == "optimiser" and (value is None or isinstance(value, Optimizer)))
-    return [f"has a {field} that is no function"] if field in ("loss", "optimiser") and not is_function else []
+    if field in ("loss", "optimiser") and not is_function:
+        yield Problem(field, "is no function", code="wrong-type")
 
 
-def _wrong_of_training(field: str, value: Any) -> Collection[str]:
-    """Return what is wrong with a field of a training."""
-    kind = f"of type {type(value).__name__}"
-    if field == "model":
-        if not isinstance(value, nn.Module):
-            return [f"has a model {kind}, not a torch.nn.Module"]
-        if is_wrapped(value):
-            return [f"has a model {kind}: return the plain module, the run exchanges its gradients"]
-    if field == "optimiser" and not isinstance(value, Optimizer):
-        return [f"has an optimiser {kind}, not a torch.optim.Optimizer"]
-    if field == "optimiser" and needs_closure(value):
-        return [f"has an optimiser {kind}, which takes a step only with a function of the loss"]
-    if field == "loss" and value is not None and not callable(value):
-        return [f"has a loss {kind}, neither a function of outputs and targets nor None"]
-    if field == "schedule" and value is not None:
+def wrong_of_training(field: str, value: Any) -> Iterator[Problem]:
+    """Yield what is wrong with a field of a training, without a subject."""
+    kind, wrong = f"is of type {type(value).__name__}", ""
+    if field == "model" and not isinstance(value, nn.Module):
+        wrong = f"{kind}, not a torch.nn.Module"
+    elif field == "model" and isinstance(value, (PartialBackprop, nn.parallel.DistributedDataParallel)):
+        yield Problem(field, f"{kind}: give the plain module within it", code="unsupported")
+    elif field == "optimiser" and not isinstance(value, Optimizer):
+        wrong = f"{kind}, not a torch.optim.Optimizer"
+    elif field == "optimiser":
+        closure = signature(type(value).step).parameters.get("closure")
+        if closure is not None and closure.default is closure.empty:  # as `LBFGS`, which computes the loss itself
+            yield Problem(field, f"{kind}, which takes a step only with a function of the loss", code="unsupported")
+    elif field == "loss" and value is not None and not callable(value):
+        wrong = f"{kind}, neither a function of outputs and targets nor None"
+    elif field == "schedule" and value is not None:
         if isinstance(value, ReduceLROnPlateau):
-            return ["has the schedule ReduceLROnPlateau, which needs a measure of its own after each step"]
-        if not all(callable(getattr(value, method, None)) for method in ("step", "state_dict", "load_state_dict")):
-            return [f"has a schedule {kind}, without step, state_dict and load_state_dict"]
-        if not _is_plain(value.state_dict()):
-            return [f"has a schedule {kind} whose state is code, so that no checkpoint can hold it"]
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if field == "clip_grad_norm" and value is not None and not (is_number and value > 0):
-        return [f"has a clip_grad_norm that is no number above 0: {value!r}"]
-    return []
+            wrong = f"{kind}, which needs a measure of its own after each step"
+        elif not all(callable(getattr(value, method, None)) for method in ("step", "state_dict", "load_state_dict")):
+            wrong = f"{kind}, without step, state_dict and load_state_dict"
+        elif not _is_plain(value.state_dict()):
+            wrong = f"{kind}, and its state is code, so that no checkpoint can hold it"
+    elif field == "clip_grad_norm" and value is not None:
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        wrong = "" if is_number and value > 0 else f"is no number above 0: {value!r}"
+    if wrong:
+        yield Problem(field, wrong, code="wrong-type")
 
 
 def _is_plain(state: Any) -> bool:
@@ -216,14 +221,3 @@ def _is_plain(state: Any) -> bool:
     except UNREADABLE:
         return False
     return True
-
-
-def is_wrapped(model: nn.Module) -> bool:
-    """Return whether a module exchanges the gradients of the one within it, which then has to be given in its place."""
-    return isinstance(model, (PartialBackprop, nn.parallel.DistributedDataParallel))
-
-
-def needs_closure(optimiser: Optimizer) -> bool:
-    """Return whether a step computes the loss itself, as `LBFGS` does, by a function that it is given."""
-    closure = signature(type(optimiser).step).parameters.get("closure")
-    return closure is not None and closure.default is closure.empty

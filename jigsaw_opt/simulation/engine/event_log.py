@@ -52,18 +52,19 @@ class JobStatistics(Kept):
 
 @dataclass(slots=True)
 class Trigger(Kept):
-    """Why and when the policy is asked next."""
+    """Why and when the policy is asked next; `stopped` has the jobs that failures have stopped since it was last."""
 
     asked: bool = False
     wake_us: int | None = None
     arrived: list[int] = field(default_factory=list)
     ended: list[int] = field(default_factory=list)
+    stopped: list[int] = field(default_factory=list)
 
     @staticmethod
     def shape(limits: NumberLimits) -> Shape:
         """Return the schema of what `plain` gives."""
-        jobs = listed(limits.job)
-        return fields(asked=TRUTH, wake_us=optional(whole(MOST)), arrived=jobs, ended=jobs)
+        jobs = dict.fromkeys(("arrived", "ended", "stopped"), listed(limits.job))
+        return fields(asked=TRUTH, wake_us=optional(whole(MOST)), **jobs)
 
 
 @dataclass(slots=True)

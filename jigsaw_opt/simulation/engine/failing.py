@@ -21,8 +21,7 @@ from jigsaw_opt.text import agreeing, counted, named
 class Failing:
     """The failures of a simulation up to now; without any in the setting nothing ever happens here.
 
-    `down, dead`: GPUs of servers, and links, that are down. `stopped`: jobs that failures have stopped since the policy
-    was last asked.
+    `down, dead`: GPUs of servers, and links, that are down.
     """
 
     def __init__(self, setting: Setting) -> None:
@@ -35,7 +34,6 @@ class Failing:
         self._links: set[int] = set()
         self.down: frozenset[int] = frozenset()
         self.dead: frozenset[int] = frozenset()
-        self.stopped: list[int] = []
 
     @property
     def next_us(self) -> int | None:
@@ -109,7 +107,6 @@ class Failing:
         lost_us = active.gpu_us - running.saved_gpu_us if lost else 0
         losses[active.index] = Loss(loss.stops + 1, loss.gpu_us + lost_us)
         active.done = running.done = running.saved if lost else running.done
-        self.stopped.append(active.index)
 
     def check(self, held_us: int, losses: Mapping[int, Loss], now_us: int) -> None:
         """Check of a closed simulation that GPU time held and down is within the cluster's, and lost within held."""
@@ -128,7 +125,6 @@ class Failing:
             return {}
         own = {
             "events": self._count,
-            "stopped": list(self.stopped),
             "losses": [{"job": index, **loss._asdict()} for index, loss in event_log.outcome.losses.items()],
             "saved": [[one.saved, one.saved_gpu_us] for one in under_way.running.values()],
         }
@@ -138,7 +134,7 @@ class Failing:
     def shape(limits: NumberLimits) -> Shape:
         """Return the schema of what `plain` gives under its key."""
         loss = fields(job=limits.job, stops=whole(), gpu_us=limits.service)
-        return fields(events=whole(), stopped=listed(limits.job), losses=listed(loss), saved=rows(2, whole()))
+        return fields(events=whole(), losses=listed(loss), saved=rows(2, whole()))
 
     def restore(
         self,
@@ -161,9 +157,6 @@ class Failing:
         if self._count != own["events"]:
             report.add((place, "events"), f"{own['events']} events up to now cannot be", code="contradiction")
         self._restore_saved(own["saved"], under_way.running, (place, "saved"), report)
-        waiting = active.keys() - under_way.running.keys()
-        if len(set(own["stopped"])) < len(own["stopped"]) or not waiting.issuperset(own["stopped"]):
-            report.add((place, "stopped"), "not every job waits, or one is there twice", code="contradiction")
         losses = {one["job"]: Loss(one["stops"], one["gpu_us"]) for one in own["losses"]}
         if len(losses) < len(own["losses"]):
             report.add((place, "losses"), "a job is there twice", code="duplicate-name")
@@ -171,7 +164,6 @@ class Failing:
             check_up(self._setting, active, under_way.shares, self.down, self.dead, f"at {now_us} us")
         except InvariantError as error:
             report.add(place, str(error), code="contradiction")
-        self.stopped = list(own["stopped"])
         event_log.outcome.losses.update(losses)
         under_way.dead = self.dead
         under_way.begin(tuple(under_way.shares), now_us)

@@ -85,7 +85,7 @@ def _check_numbers(tree: Plain, place: Place, report: Report) -> None:
     if tree["books"]["held_before"] > Meter.restored(tree["books"]["held"], value=held_gpus(tree)).at(tree["now_us"]):
         report.add(((place, "books"), "held_before"), "is more than GPUs were held up to now", code="contradiction")
     waiting = set(active) - set(running)
-    for key, where in (("arrived", waiting), ("ended", ended)):
+    for key, where in (("arrived", waiting), ("ended", ended), ("stopped", waiting)):
         if not _once(tree["trigger"][key], where):
             report.add(
                 ((place, "trigger"), key), f"not every job has {key}, or one is there twice", code="contradiction"

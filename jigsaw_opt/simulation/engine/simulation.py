@@ -290,6 +290,7 @@ class Simulation:
                 running = self._under_way.running[index]
                 running.settle(self.now_us)
                 self._failing.stop(running, self.outcome.losses)
+                self._trigger.stopped.append(index)
                 self._wait(running)
             del self._under_way.shares[share]
         self._event_log.hold(self._under_way.shares, self.setting.server_of, self.now_us)
@@ -308,7 +309,6 @@ class Simulation:
         for running in self._under_way.running.values():
             running.settle(self.now_us)
         observation = self._observation(trigger)
-        self._failing.stopped.clear()
         began = time.process_time_ns()
         decision = self._policy.decide(observation)
         policy_us = (time.process_time_ns() - began) // 1000
@@ -324,7 +324,7 @@ class Simulation:
 
     def _observation(self, trigger: Trigger) -> Observation:
         shares, arrived, ended = tuple(self._under_way.shares), tuple(trigger.arrived), tuple(trigger.ended)
-        stopped, failing = tuple(self._failing.stopped), self._failing
+        stopped, failing = tuple(trigger.stopped), self._failing
         return Observation(self.now_us, self._active, shares, arrived, ended, stopped, failing.down, failing.dead)
 
     def _apply(self, shares: tuple[Share, ...], stopped: frozenset[int]) -> int:

@@ -40,7 +40,7 @@ def grid(text: str) -> Cluster | None:
         count, gpus = int(part["servers"]), int(part["gpus"])
         require_count(count * gpus)
         servers += [server(f"s{len(servers) + k}", part["type"] or _GPU_TYPE, gpus) for k in range(count)]
-    return behind_one_switch(servers)
+    return star(servers, LINK_BANDWIDTH, 0)
 
 
 def begins_as_grid(text: str) -> bool:
@@ -66,8 +66,3 @@ def joined(machines: Mapping[str, Cluster], bandwidth: int) -> Cluster:
     inner = tuple(link for one in machines.values() for link in one.links)
     outer = (Link(name, (plug, "switch"), bandwidth) for name, plug in plugs.items())
     return Cluster(servers, (*switches, "switch"), (*inner, *outer))
-
-
-def behind_one_switch(servers: Sequence[Server]) -> Cluster:
-    """Return servers behind one switch at 10 Gb/s."""
-    return star(servers, LINK_BANDWIDTH, 0)

@@ -151,9 +151,8 @@ class TakenOver(Simulation):
         self._event_log.crowd.set(len(self._active), self.now_us)
         self._under_way.begin(tuple(shares), self.now_us)
         self._event_log.hold(shares, setting.server_of, self.now_us)
-        self._failing.stopped = list(queue.stopped)
         new = list(self._active) if queue.memory is None else list(queue.arrived)
-        self._trigger = Trigger(True, queue.wake_us, new, list(queue.ended))
+        self._trigger = Trigger(True, queue.wake_us, new, list(queue.ended), list(queue.stopped))
         if queue.memory is None:
             self._policy.learn(ended)
         else:

@@ -124,15 +124,11 @@ def _of_cluster(cluster: str, job: Found) -> Found:
     """Return a job with its cluster before its own name, and those of other jobs and of arrays."""
     if isinstance(job, str):
         return job
-    if isinstance(job, Unfinished):
-        return job._replace(job=_in(cluster, job.job))
-    return _in(cluster, job)
-
-
-def _in(cluster: str, job: TraceJob) -> TraceJob:
-    array = None if job.array is None else f"{cluster}/{job.array}"
-    after = None if job.after is None else tuple(f"{cluster}/{name}" for name in job.after)
-    return replace(job, name=f"{cluster}/{job.name}", array=array, after=after)
+    own = job.job if isinstance(job, Unfinished) else job
+    array = None if own.array is None else f"{cluster}/{own.array}"
+    after = None if own.after is None else tuple(f"{cluster}/{name}" for name in own.after)
+    named = replace(own, name=f"{cluster}/{own.name}", array=array, after=after)
+    return job._replace(job=named) if isinstance(job, Unfinished) else named
 
 
 def _settled(records: Mapping[str, _SacctLine], tally: Tally) -> dict[str, _SacctLine]:
