@@ -20,8 +20,7 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.portfolio.auto import AUTO
 from jigsaw_opt.solvers.portfolio.portfolio import PORTFOLIO
 from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
-from jigsaw_opt.solvers.search import Move, driver
-from jigsaw_opt.solvers.search.moves.other_horizon import OtherHorizon
+from jigsaw_opt.solvers.search.side_searches import SideSearches
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.solvers.solve_state import SolveState
 from tests.oracle import optimum
@@ -66,43 +65,22 @@ def test_the_reason_of_the_bound_names_what_proved_it() -> None:
     assert carries(run(load("tiny/041")).bound_reason, "search", "portfolio")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("workers", "fits", "time_limit", "searches"),
-    [(1, True, None, 1), (2, False, None, 2), (2, True, None, 1), (2, True, 1e6, 2), (3, True, 1e6, 1)],
+    ("threads", "fits", "time_limit", "grown"),
+    [
+        *((2, False, None, [1, 1]), (2, True, None, [1]), (2, True, 1e6, [1, 1])),
+        *((4, False, None, [3, 3]), (4, True, None, [2]), (4, True, 1e6, [2, 3])),
+    ],
 )
-def test_a_second_search_follows_where_the_exact_model_does_not_fit_or_has_had_its_share(
-    workers: int, fits: bool, time_limit: float | None, searches: int, monkeypatch: pytest.MonkeyPatch
+def test_the_exact_model_takes_up_to_half_of_the_cores_from_other_searches_until_it_has_had_its_share(
+    threads: int, fits: bool, time_limit: float | None, grown: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    draws = []
-
-    class Recorded(driver.Driver):
-        def __init__(self, solve_state: SolveState, stream: int = 0, only: type[Move] | None = None) -> None:
-            super().__init__(solve_state, stream, only=only)
-            if solve_state.operations.horizon == "finite":  # and not the search of the move `other_horizon`
-                draws.append(self.rng.getstate())
-
-    monkeypatch.setattr(driver, "Driver", Recorded)
+    counts: list[int] = []
+    monkeypatch.setattr(SideSearches, "grow", lambda workers, count: counts.append(count))
     monkeypatch.setattr(cpsat_search, "fits", lambda solve_state, operations: fits)
-    result = run(load("server/oversubscribed"), workers, work_limit=0.02, time_limit=time_limit)
-    assert len(set(draws)) == len(draws) == searches
+    result = run(load("server/oversubscribed"), threads, work_limit=0.02, time_limit=time_limit)
+    assert counts == grown
     assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.TIME)
-
-
-@pytest.mark.slow
-def test_the_second_search_for_a_period_looks_at_the_finite_horizon(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = []
-
-    class Recorded(driver.Driver):
-        def __init__(self, solve_state: SolveState, stream: int = 0, only: type[Move] | None = None) -> None:
-            super().__init__(solve_state, stream, only=only)
-            if solve_state.operations.horizon == "cyclic":
-                made.append((stream, only))
-
-    monkeypatch.setattr(driver, "Driver", Recorded)
-    monkeypatch.setattr(cpsat_search, "fits", lambda solve_state, operations: False)
-    run(generate("crowded", 1013), 2, work_limit=0.1)
-    assert made == [(0, None), (1, OtherHorizon)]
 
 
 @pytest.mark.slow

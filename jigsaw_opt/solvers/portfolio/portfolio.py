@@ -7,8 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from threading import Event
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from jigsaw_opt.problem.clock import in_context
 from jigsaw_opt.problem.compiled.operations import Operations
@@ -19,27 +18,28 @@ from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.result import Result, StoppedBy
 from jigsaw_opt.solvers.solve_state import SolveState
 
-_POLL_SECONDS = 0.05
-"""Seconds between two looks at whether the solve is over, while the search makes its first plans."""
+if TYPE_CHECKING:
+    from jigsaw_opt.solvers.search.side_searches import SideSearches
+
 _LONG_BOUND_WORK = 10.0
 """Seconds of a usual core for the stronger bounds where the exact model does not fit."""
 _FIRST_BOUND_WORK, _SECOND_BOUND_WORK = 0.3, 1.0
 """The same before targets of makespan or period are put to a small model, and once one of them is left open.
 
-Larger cyclic instances have the first before the second search."""
+Larger cyclic instances have the first alone."""
 _BOUND_SHARE, _FIRST_SHARE, _SEARCH_SHARE = 0.4, 0.05, 0.4
 """On one thread: shares of the limits for bounds and a first run of a small model, and of what is left for search."""
 _EXACT_SHARE = 0.35
-"""Share of a time limit after which a second search takes the place of a model too large for targets."""
+"""Share of a time limit after which searches take the place of a model too large for targets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Portfolio(OrtoolsSolver):
     """Search, bounds and the exact model together.
 
-    With two threads or more, one searches for plans and the others prove; each sees what the others find. Where proving
-    has ended, or a single thread has had its share of the time for it, a second search follows. With one thread,
-    the search has the first share of the time and the exact model the rest, and the same seed gives the same plan.
+    With two threads or more, one proves and the others search, in processes of their own where the solve takes longer
+    than a second; each sees what the others find. With one thread, the search has the first share of the time and the
+    exact model the rest, and the same seed gives the same plan.
     """
 
     name: str = "portfolio"
@@ -62,18 +62,25 @@ PORTFOLIO = Portfolio()
 
 
 def _side_by_side(solve_state: SolveState, operations: Operations) -> StoppedBy | None:
-    """Prove in another thread while this one searches; return why they ended."""
+    """Prove in another thread, and search in processes and, until these begin and once proving ends, in this thread."""
+    from jigsaw_opt.solvers.cpsat.model import is_small
     from jigsaw_opt.solvers.search.driver import Driver
+    from jigsaw_opt.solvers.search.moves.other_horizon import OtherHorizon
+    from jigsaw_opt.solvers.search.side_searches import SideSearches
 
+    # Of small instances this search leaves the core to the exact model, so that another one has to make all moves.
+    first = OtherHorizon if operations.horizon == "cyclic" and not is_small(operations) else None
     search, limit = Driver(solve_state), solve_state.options.work_limit
-    work, workers = math.inf if limit is None else limit, solve_state.options.threads - 1
-    with ThreadPoolExecutor(1, thread_name_prefix="jigsaw-proof") as pool:
-        proof = pool.submit(in_context(partial(_prove, solve_state, operations, workers, work, search.begun)))
-        try:
-            reason = search.run()
-        finally:
-            search.begun.set()
+    work, threads = math.inf if limit is None else limit, solve_state.options.threads
+    with (
+        SideSearches(solve_state, search.begun, first) as others,
+        ThreadPoolExecutor(1, thread_name_prefix="jigsaw-proof") as pool,
+    ):
+        proof = pool.submit(in_context(partial(_prove, solve_state, operations, threads, work, others)))
+        # Threads of one interpreter hinder each other.
+        reason = search.run(rests=lambda: others.searching and not proof.done())
         ended = proof.result()
+        others.wait()
     return ended if reason is StoppedBy.COMPLETED else reason
 
 
@@ -105,24 +112,24 @@ def _in_turn(solve_state: SolveState, operations: Operations) -> StoppedBy:
 
 
 def _prove(
-    solve_state: SolveState, operations: Operations, workers: int, work: float, begun: Event
+    solve_state: SolveState, operations: Operations, threads: int, work: float, others: SideSearches
 ) -> StoppedBy | None:
-    """Raise the bound, with the exact model where it fits, and search a second time; return why that ended.
+    """Raise the bound, with the exact model where it fits; return why that ended.
 
-    `begun` says when the first search has been through what the second would begin with.
+    The cores that the model leaves of `threads` are for other searches; once it has ended, all but one.
     """
     from jigsaw_opt.solvers.cpsat.model import is_small
     from jigsaw_opt.solvers.cpsat.search import explore, fits
-    from jigsaw_opt.solvers.search.driver import Driver
-    from jigsaw_opt.solvers.search.moves.other_horizon import OtherHorizon
 
     exact = fits(solve_state, operations)
     limit = math.inf if solve_state.limit is None else solve_state.limit
-    shared = exact and workers == 1 and limit < math.inf and not operations.needs_network
+    workers = max(1, threads // 2) if exact else 1
+    others.grow(threads - workers)
+    shared = exact and limit < math.inf and not operations.needs_network
     closing = shared and is_small(operations)
     # What bounds say of the weighted ends of single jobs, they say soon, and the exact model is the smaller for it.
     in_between = closing and operations.objective != "weighted_completion"
-    # Bounds at length gain larger cyclic instances next to nothing, and the second search waits for them.
+    # Bounds at length gain larger cyclic instances next to nothing, and another search waits for them.
     brief = in_between or (operations.horizon == "cyclic" and not is_small(operations))
     raise_bounds(solve_state, operations, _FIRST_BOUND_WORK if brief else BOUND_WORK if exact else work)
     if exact:
@@ -131,28 +138,26 @@ def _prove(
         return solve_state.reason()
     # Only the exact model proves that there is no plan.
     if closing and solve_state.best is not None:
-        _bisect_objective(solve_state, operations, work, in_between)
+        _bisect_objective(solve_state, operations, workers, work, in_between)
     elif shared and solve_state.best is not None:
         # Of larger cyclic models the engine proves nothing, and moves find more.
         if operations.horizon == "finite":
             explore(solve_state, operations, workers, work, max(0.0, _EXACT_SHARE * limit - solve_state.seconds))
         else:
-            solve_state.leave_out_model("with two threads and a limit, a second search takes its place at this size")
+            solve_state.leave_out_model("within a limit, another search takes its place at this size")
     elif exact:
         return explore(solve_state, operations, workers, work)
-    while solve_state.reason() is None and not begun.wait(_POLL_SECONDS):
-        pass
-    if solve_state.reason() is None:
-        # Cyclic moves share out and time groups side by side already.
-        return Driver(solve_state, stream=1, only=OtherHorizon if operations.horizon == "cyclic" else None).run()
+    others.grow(threads - 1)
     return solve_state.reason()
 
 
-def _bisect_objective(solve_state: SolveState, operations: Operations, work: float, in_between: bool) -> None:
+def _bisect_objective(
+    solve_state: SolveState, operations: Operations, workers: int, work: float, in_between: bool
+) -> None:
     """Ask for targets, with stronger bounds `in_between` once one is left open."""
     from jigsaw_opt.solvers.cpsat.targets import Targets
 
-    targets = Targets(solve_state, operations, 1)
+    targets = Targets(solve_state, operations, workers)
     if in_between:
         targets.bisect(work, patience=1)
         raise_bounds(solve_state, operations, _SECOND_BOUND_WORK)

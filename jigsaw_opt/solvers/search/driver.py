@@ -35,6 +35,10 @@ _IDLE_WORK = 10.0
 """Work that a move counts as which found nothing to do: more than any move takes, so that it seldom comes again."""
 
 
+_REST_SECONDS = 0.02
+"""Seconds between two looks at whether a search still rests."""
+
+
 class AdaptiveSelection:
     """Draws moves by what they gain per unit of work.
 
@@ -116,10 +120,11 @@ class Driver:
         self.begun = Event()
         self._improvements: list[int] = []
 
-    def run(self, share: float = 1.0) -> StoppedBy:
+    def run(self, share: float = 1.0, rests: Callable[[], bool] = lambda: False) -> StoppedBy:
         """Search until there is a reason to stop.
 
-        `share`: share that the search may use of the limit of work, and of the time that is left.
+        `share`: share that the search may use of the limit of work, and of the time that is left. `rests`: whether to
+        leave the core to others for now; asked before each move.
         """
         budget, idle = Budget(self.solve_state, share), 0
         if not self.open(budget):
@@ -127,6 +132,9 @@ class Driver:
         while (reason := budget.reason()) is None:
             if idle >= self.context.params.driver.patience and not self._limited:
                 return StoppedBy.COMPLETED
+            if rests():
+                time.sleep(_REST_SECONDS)
+                continue
             idle = 0 if self.step() else idle + 1
             if not self._moves:
                 return budget.reason() or StoppedBy.COMPLETED

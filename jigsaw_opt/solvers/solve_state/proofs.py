@@ -53,15 +53,23 @@ class Proofs:
     """What is proven in a solve under way, of all plans and of those that the solver looks at. Not locked.
 
     `part`: which plans the solver looks at, as `searched_part` says. `whole`: what is proven already in the solve that
-    this one is a part of; None for none. `proven`: bound of all plans, with its proof.
+    this one is a part of; None for none. `known`: a bound that is known already; None to find one.
+    `proven`: bound of all plans, with its proof.
     `bound`: no plan of those that the solver looks at is better. `deadlines`: what the last proof with any says of
     single jobs. `conflict`: why there is no plan, once that is proven. `part_is_empty`: whether it is proven that there
     is no plan in that part.
     """
 
-    def __init__(self, operations: Operations, options: Options, part: str, whole: Proofs | None = None) -> None:
+    def __init__(
+        self,
+        operations: Operations,
+        options: Options,
+        part: str,
+        whole: Proofs | None = None,
+        known: Bound | None = None,
+    ) -> None:
         self.part, self._operations = part, operations
-        self.proven: Bound = first_bound(operations, options) if whole is None else whole.proven
+        self.proven: Bound = whole.proven if whole is not None else known or first_bound(operations, options)
         self.bound = self.proven.value
         self.deadlines: Deadlines | None = None if whole is None else whole.deadlines
         self.conflict: Conflict | None

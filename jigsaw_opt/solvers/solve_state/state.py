@@ -59,6 +59,8 @@ class SolveState(BestPlans):
         What judges every plan.
     whole
         The solve that this is a part of, and reports to; None for none.
+    known
+        A bound that is known already; None to find one first.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class SolveState(BestPlans):
         openings: Sequence[Opening] = (),
         conditions: Sequence[Condition] = (),
         whole: SolveState | None = None,
+        known: Bound | None = None,
     ) -> None:
         super().__init__(name, operations, options, report, conditions, whole)
         self.openings, self._whole = openings, whole
@@ -78,7 +81,8 @@ class SolveState(BestPlans):
         self.moves: dict[str, MoveRecord] = {}
         self._without_plan = math.inf
         self.part = searched_part(None, operations) if part is None else part
-        self._proofs: Proofs = Proofs(operations, options, self.part, None if whole is None else whole._proofs)
+        of_whole = None if whole is None else whole._proofs
+        self._proofs: Proofs = Proofs(operations, options, self.part, of_whole, known)
         self._parts: list[Result] = []
         self._exact_model: ExactModel | None = None
         if whole is None:
@@ -139,6 +143,13 @@ class SolveState(BestPlans):
         with self._lock:
             old = self.moves.get(record.name)
             self.moves[record.name] = record if old is None else old + record
+
+    def credited(self) -> list[MoveRecord]:
+        """Return what calls of moves came to since this was asked last."""
+        with self._lock:
+            records = list(self.moves.values())
+            self.moves.clear()
+        return records
 
     def spend(self, work: float) -> None:
         """Take work that was done before the method off the limit of work."""

@@ -1,0 +1,115 @@
+"""Searches in processes beside a solve: what they find counts, and whatever becomes of them the solve goes on."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from threading import Event
+from typing import Any
+
+import pytest
+
+from jigsaw_opt.instances import load
+from jigsaw_opt.problem import compile_instance
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.search import side_searches
+from jigsaw_opt.solvers.search.side_searches import SideSearches
+from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.solvers.solve_state import SolveState
+from jigsaw_opt.system.companions import LocalCompanion, Maker
+from tests.processes import wait_for
+
+pytest.importorskip("ortools")
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(side_searches, "_START_SECONDS", 0.0)
+
+
+def state_of(name: str = "server/oversubscribed", **options: Any) -> SolveState:
+    given = Options(**{"threads": 1, "work_limit": 0.02, **options})
+    return SolveState("search", compile_instance(load(name)), given, lambda event: None)
+
+
+def begun() -> Event:
+    event = Event()
+    event.set()
+    return event
+
+
+def test_plans_and_records_of_moves_come_from_every_process() -> None:
+    state = state_of()
+    with SideSearches(state, begun()) as workers:
+        workers.grow(2)
+        wait_for(lambda: {move.name: move.calls for move in state.moves.values()}.get("opening") == 2)
+        workers.wait()
+    assert state.incumbent is not None and state.proven.value <= state.incumbent[0]
+
+
+def test_a_process_learns_of_plans_and_bounds() -> None:
+    state = state_of()
+    known = solve(load("server/oversubscribed"), "search", work_limit=0.1, threads=1)
+    assert known.objective is not None
+    asked = []
+
+    class Listened(LocalCompanion):
+        def ask(self, name: str, *arguments: Any) -> Any:
+            asked.append((name, *arguments))
+            return super().ask(name, *arguments)
+
+    solved = SolveState("search", state.operations, Options(threads=1, work_limit=0.1), lambda event: None)
+    with SideSearches(solved, begun(), start=Listened) as workers:
+        workers.grow(1)
+        wait_for(lambda: solved.incumbent is not None)
+        assert solved.best is not None
+        state.offer(solved.best)
+    with SideSearches(state, begun(), start=Listened) as workers:
+        asked.clear()
+        workers.grow(1)
+        wait_for(lambda: bool(asked))
+        state.raise_bound(state.proven.value + 1)
+        wait_for(lambda: any(news.bound is not None for _, *_, news in asked))
+    assert asked[0][0] == "begin" and asked[0][-1].best == solved.best
+
+
+def test_a_solve_goes_on_without_a_process_that_was_killed(caplog: pytest.LogCaptureFixture) -> None:
+    made = []
+
+    def start(make: Maker) -> LocalCompanion:
+        made.append(LocalCompanion(make))
+        if len(made) == 1:
+            os.kill(made[0].number, signal.SIGKILL)
+        return made[-1]
+
+    state = state_of()
+    with caplog.at_level(logging.WARNING), SideSearches(state, begun(), start=start) as workers:
+        workers.grow(2)
+        wait_for(lambda: bool(state.moves))
+    assert state.best is not None
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "SIGKILL" in caplog.text
+
+
+def test_what_a_listener_raises_at_the_plan_of_a_process_ends_the_block() -> None:
+    def refuse(event: Any) -> None:
+        if event.objective is not None:
+            raise ZeroDivisionError
+
+    state = SolveState("search", compile_instance(load("tiny/000")), Options(threads=1, work_limit=0.01), refuse)
+    with pytest.raises(ZeroDivisionError), SideSearches(state, begun()) as workers:
+        workers.grow(1)
+        wait_for(lambda: workers.failed)
+
+
+def test_no_process_begins_for_a_solve_that_ends_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(make: Maker) -> LocalCompanion:
+        raise AssertionError("not wanted")
+
+    monkeypatch.setattr(side_searches, "_START_SECONDS", 1e9)
+    with SideSearches(state_of(), begun(), start=start) as workers:
+        workers.grow(1)
+    monkeypatch.setattr(side_searches, "_START_SECONDS", 0.0)
+    with SideSearches(state_of(time_limit=0.5), begun(), start=start) as workers:  # nothing to begin for
+        workers.grow(1)
