@@ -51,17 +51,12 @@ def _pairs(row: Sequence[TaskGraphBlock], machines: Mapping[str, int]) -> list[s
     """Return the machine and the time of each operation of a job, behind those that take no time."""
     visited = {block.slots[0] for block in row}
     absent = [f"{number} 0" for name, number in machines.items() if name not in visited]
-    return absent + [f"{machines[block.slots[0]]} {_time(block)}" for block in row]
+    # An instance that has one type of GPU has one duration of a block.
+    return absent + [f"{machines[block.slots[0]]} {min(block.duration_us.values())}" for block in row]
 
 
 def _unfit(path: str, told: str) -> Problem:
     return Problem(path, told, code="does-not-fit")
-
-
-def _time(block: TaskGraphBlock) -> int:
-    """Return the duration of a block of an instance that has one type of GPU that matters."""
-    (time,) = set(block.duration_us.values())
-    return time
 
 
 def _job_of(instance: Instance) -> tuple[TaskGraphJob | None, list[Problem]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -79,17 +79,14 @@ def expecting(data: bytes | str, source: str, *forms: str) -> Iterator[None]:
         yield
     except InvalidInputError as error:
         wanted = tuple(dict.fromkeys(_SAME_AS.get(form, form) for form in forms))
-        found = likely_form(data) or _by_name(source, wanted)
+        # A table is known by the name of its file, where a document in JSON is wanted.
+        by_name = "csv" if source.lower().endswith(".csv") and _DOCUMENTS.issuperset(wanted) else None
+        found = likely_form(data) or by_name
         if found is None or any(_resemblance(form, _head(data)) for form in wanted) or found in wanted:
             raise
         message = f"looks like {FORMS[found].what}, not {' or '.join(FORMS[form].what for form in wanted)}"
         hint = f"it is taken by {FORMS[found].taken.replace('FILE', source)}"
         raise wrong_input(source, message, hint, code="unknown-format") from error
-
-
-def _by_name(source: str, wanted: Sequence[str]) -> str | None:
-    """Recognise a table by the name of its file, where a document in JSON is wanted."""
-    return "csv" if source.lower().endswith(".csv") and _DOCUMENTS.issuperset(wanted) else None
 
 
 def likely_form(data: bytes | str) -> str | None:

@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from functools import partial
 from typing import Any
 
 from jigsaw_opt.documents.decoding import made
@@ -50,14 +49,10 @@ def decode_replay(data: bytes | str, source: str = "$") -> Replay:
     """
     with collection_paused():
         kind: Kind = "phased-replay" if stated_kind(data) == "phased-replay" else "replay"
-        tree = parsed(data, source, partial(_check, kind))
+        tree = parsed(data, source, lambda tree, report: structure(kind)(tree, "$", report))
         del tree["format"]
         found: Replay = made(Replay, tree) if kind == "phased-replay" else _of_passes(tree)
         return found
-
-
-def _check(kind: Kind, tree: Json, report: Report) -> None:
-    structure(kind)(tree, "$", report)
 
 
 def require_replay_of(plan: Plan, replay: Replay, source: str) -> None:

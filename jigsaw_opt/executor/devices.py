@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import quantiles
+from statistics import fmean, quantiles
 from time import perf_counter, thread_time
 
 import torch
@@ -82,12 +82,7 @@ def fit_two(rows: Iterable[tuple[float, float, float]]) -> tuple[float, float]:
 
 
 def isotonic(values: Sequence[float]) -> list[float]:
-    """Return the sequence that never falls and is nearest to `values` in squares: neighbours that fall are pooled."""
-    pools: list[tuple[float, int]] = []
-    for value in values:
-        total, count = value, 1
-        while pools and pools[-1][0] * count > total * pools[-1][1]:
-            below, many = pools.pop()
-            total, count = total + below, count + many
-        pools.append((total, count))
-    return [total / count for total, count in pools for _ in range(count)]
+    """Return the sequence that never falls and is nearest to `values` in squares, by the max-min formula of means."""
+    ends = range(1, len(values) + 1)
+    means = {(first, end): fmean(values[first:end]) for end in ends for first in range(end)}
+    return [max(min(means[first, last] for last in ends[end - 1 :]) for first in range(end)) for end in ends]

@@ -157,7 +157,10 @@ class PlanTurns:
         self._ended = Event()
         self._heard: dict[tuple[int, int], tuple[int, float]] = {}
         self._extent = ReplayExtent([0] * len(order.jobs), None)
-        self._steps = self._all_steps()
+        everything, rank = ReplayExtent([0] * len(order.jobs), None), order.ranks[place.job][place.worker]
+        windows = order.windows(everything)
+        # All blocks on this GPU in their order, pass behind pass.
+        self._steps = (step for window in windows for step in order.steps(rank, window, everything))
         self._ended_buckets: set[int] = set()
         self._has_begun = self._is_over = False
 
@@ -312,10 +315,3 @@ class PlanTurns:
     def _named(self, job: int, worker: int) -> str:
         plan = self._order.jobs[job]
         return f"worker {worker} of job {plan.name!r} on {plan.gpus[worker]}"
-
-    def _all_steps(self) -> Iterator[RowStep]:
-        """Yield all blocks on this GPU in their order, pass behind pass."""
-        everything = ReplayExtent([0] * len(self._order.jobs), None)
-        rank = self._order.ranks[self._place.job][self._place.worker]
-        for window in self._order.windows(everything):
-            yield from self._order.steps(rank, window, everything)

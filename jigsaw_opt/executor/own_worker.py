@@ -9,7 +9,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.models.importing import blame_own_code, own_function
@@ -102,7 +101,10 @@ class OwnWorker(Worker):
             source.load(before)
             parts = parts_of(module, batch, loss is None, entry["cuts"], group)
         model = OwnModel(module, loss, parts)
-        _require_own_parameters(model, made.optimiser)
+        known = set(model.parameters())
+        if strange := sum(p not in known for group in made.optimiser.param_groups for p in group["params"]):
+            message = f"{strange} parameters of the optimiser are neither the model's nor the loss's"
+            raise UsageError(message, code="mismatch", path="optimizer")
         super().__init__(number, model, made.optimiser, device, source, made.schedule)
         self._source, self.clip_grad_norm = source, made.clip_grad_norm
 
@@ -153,11 +155,3 @@ def parts_of(
     arguments, named = arguments_of(inputs_and_targets(batch, is_whole)[0])
     order = observe(module, arguments, named, is_timed=isinstance(cuts, int))
     return split(module, order, cuts) if group is None else split_alike(module, order, cuts, group)
-
-
-def _require_own_parameters(model: OwnModel, optimiser: Optimizer) -> None:
-    known = set(model.parameters())
-    strange = sum(p not in known for group in optimiser.param_groups for p in group["params"])
-    if strange:
-        message = f"{strange} parameters of the optimiser are neither the model's nor the loss's"
-        raise UsageError(message, code="mismatch", path="optimizer")

@@ -162,17 +162,6 @@ class _Said:
     error: BaseException | None = None
 
 
-class _Forwarded(logging.Handler):
-    """Tells the parent what is logged."""
-
-    def __init__(self, telling: _Telling) -> None:
-        super().__init__()
-        self._telling = telling
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._telling.log(record.levelno, record.getMessage())
-
-
 class _RankProcesses(AbstractContextManager["_RankProcesses"]):
     """Processes none of which outlives this context."""
 
@@ -265,21 +254,22 @@ class _RankProcesses(AbstractContextManager["_RankProcesses"]):
         self._interrupter.close()
 
 
-class _Telling(AbstractContextManager["_Telling"]):
-    """Tells the parent what its process has come to, before the others can notice that it is gone."""
+class _Telling(logging.Handler, AbstractContextManager["_Telling"]):
+    """Tells the parent what is logged, and what its process has come to before the others can notice it is gone."""
 
     def __init__(self, pipe: Connection) -> None:
+        super().__init__()
         self._pipe, self._turn = pipe, Lock()
         self._told = False
 
     def done(self, result: object) -> None:
         self._tell(_Said(result=result))
 
-    def log(self, level: int, message: str) -> None:
+    def emit(self, record: logging.LogRecord) -> None:
         """Tell what is logged, as long as nothing has been told of the end."""
         with self._turn:
             if not self._told:
-                self._pipe.send_bytes(pickle.dumps((level, message)))
+                self._pipe.send_bytes(pickle.dumps((record.levelno, record.getMessage())))
 
     def _tell(self, said: _Said) -> None:
         """Tell the first word that there is; what comes later is of no use."""
@@ -337,7 +327,7 @@ def _member(
         Thread(target=telling.end_with_parent, daemon=True).start()
         if level < logging.WARNING:
             _LOGGER.setLevel(level)
-            _LOGGER.addHandler(_Forwarded(telling))
+            _LOGGER.addHandler(telling)
         torch.set_num_threads(1)
         if backend == "nccl":
             torch.cuda.set_device(rank)

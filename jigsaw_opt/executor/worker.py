@@ -154,15 +154,9 @@ class Worker(Trainer, ABC):
     """
 
     def __init__(
-        self,
-        number: int,
-        model: LeveledModel,
-        optimiser: torch.optim.Optimizer,
-        device: torch.device,
-        source: BatchSource | None = None,
-        schedule: Any = None,
+        self, number: int, model: LeveledModel, optimiser: torch.optim.Optimizer, device: torch.device, *kept: Any
     ) -> None:
-        super().__init__(number, model, optimiser, device, source, schedule)
+        super().__init__(number, model, optimiser, device, *kept)
         self.buckets, self._step_due = GradientBuckets(model), False
         self._lane = transfer_stream(device)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jigsaw_opt.documents.readers.kubernetes.kueue import KueueQueues, read_kueue
-from jigsaw_opt.documents.readers.outages import OutageLine, read_outages
+from jigsaw_opt.documents.readers.outages import OutageEvent, read_outages
 from jigsaw_opt.documents.readers.slurm.priorities import read_qos, read_shares, read_slurm_conf
 from jigsaw_opt.documents.readers.slurm.records import nodes_of
 from jigsaw_opt.documents.readers.traces import read_trace
@@ -215,7 +215,7 @@ def test_texts_that_are_no_lists_of_nodes(text: str) -> None:
 
 
 SHARES = "Cluster|Account|User|ParentName|Share\n"
-KNOWN = {"server": ("s0", "s1"), "link": ("l0",)}
+KNOWN = {"server": {"s0": 0, "s1": 1}, "link": {"l0": 0}}
 
 
 @pytest.mark.parametrize(
@@ -301,9 +301,9 @@ def test_queues_that_contradict_themselves_are_refused() -> None:
 def test_failures_are_read_in_order_of_time() -> None:
     text = "time_s,kind,name,state\n9,server,s1,up\n2.5,server,s1,down\n3,link,l0,down\n"
     assert read_outages(text, "o.csv", KNOWN) == [
-        OutageLine(2_500_000, "server", "s1", True),
-        OutageLine(3_000_000, "link", "l0", True),
-        OutageLine(9_000_000, "server", "s1", False),
+        OutageEvent(2_500_000, "server", 1, True),
+        OutageEvent(3_000_000, "link", 0, True),
+        OutageEvent(9_000_000, "server", 1, False),
     ]
 
 

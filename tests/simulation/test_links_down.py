@@ -15,6 +15,7 @@ import pytest
 
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import load_instance
+from jigsaw_opt.documents.readers.outages import OutageEvent
 from jigsaw_opt.instances.topologies import TOPOLOGIES
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.workload import TraceJob
@@ -26,7 +27,7 @@ from jigsaw_opt.scheduling.placement.configurations import Configured, place
 from jigsaw_opt.scheduling.placement.placing import FreeGpus, by_priority
 from jigsaw_opt.scheduling.policy import JobState, Observation
 from jigsaw_opt.scheduling.share_rules import InvariantError
-from jigsaw_opt.simulation.engine.outages import Failures, ListedEvents, OutageEvent
+from jigsaw_opt.simulation.engine.outages import Failures, ListedEvents
 from jigsaw_opt.simulation.engine.records import Loss
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.engine.simulation import Simulation

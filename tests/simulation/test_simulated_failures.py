@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from jigsaw_opt.documents.readers.outages import OutageEvent
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.instances.topologies import TOPOLOGIES
 from jigsaw_opt.problem.cluster import Cluster, Server
@@ -16,14 +17,7 @@ from jigsaw_opt.problem.network.contention import FairSharing
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance import UNITS
 from jigsaw_opt.scheduling.policies.fifo import FIFO
-from jigsaw_opt.simulation.engine.outages import (
-    Failures,
-    ListedEvents,
-    OutageEvent,
-    RandomEvents,
-    down_gpu_us,
-    failures_of,
-)
+from jigsaw_opt.simulation.engine.outages import Failures, ListedEvents, RandomEvents, down_gpu_us, failures_of
 from jigsaw_opt.simulation.engine.records import Loss, SimulationOutcome
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.inputs.contention import LinkContention

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jigsaw_opt.documents.readers.outages import OutageEvent
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.policies.fifo import FIFO
-from jigsaw_opt.simulation.engine.outages import Failures, ListedEvents, OutageEvent
+from jigsaw_opt.simulation.engine.outages import Failures, ListedEvents
 from jigsaw_opt.simulation.engine.records import SimulationOutcome
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.engine.simulation import Simulation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from jigsaw_opt.documents.csv_text import restored
@@ -15,17 +15,20 @@ _REQUIRED = ("kind", "name", "state")
 _STATES = ("down", "up")
 
 
-class OutageLine(NamedTuple):
-    """A part of the cluster goes down or comes back, at a time in microseconds."""
+class OutageEvent(NamedTuple):
+    """A server or a link, by its number in the cluster, goes down or comes back at a time in microseconds."""
 
     time_us: int
     kind: str
-    name: str
+    number: int
     down: bool
 
 
-def read_outages(data: bytes | str, source: str, known: Mapping[str, Collection[str]]) -> list[OutageLine]:
-    """Read events, in any order; those that it gives are in order of time."""
+def read_outages(data: bytes | str, source: str, known: Mapping[str, Mapping[str, int]]) -> list[OutageEvent]:
+    """Read events, in any order; those that it gives are in order of time.
+
+    `known`: by kind, the number of each name.
+    """
     table = JobTable(data, source, _REQUIRED, strict=True)
     times = [name for name in _TIMES if table.has(name)]
     if len(times) != 1:
@@ -43,7 +46,7 @@ def read_outages(data: bytes | str, source: str, known: Mapping[str, Collection[
     return [event for event, _ in good]
 
 
-def _event(row: Row, column: str, known: Mapping[str, Collection[str]]) -> OutageLine:
+def _event(row: Row, column: str, known: Mapping[str, Mapping[str, int]]) -> OutageEvent:
     kind, name, state = row.text("kind"), restored(row.text("name")), row.text("state")
     if kind and kind not in known:
         row.add(f"kind is {' or '.join(known)}, not {kind!r}", code="unknown-value")
@@ -51,16 +54,18 @@ def _event(row: Row, column: str, known: Mapping[str, Collection[str]]) -> Outag
         row.add(f"the cluster has no {kind} {name!r}", code="unknown-name")
     if state and state not in _STATES:
         row.add(f"state is {' or '.join(_STATES)}, not {state!r}", code="unknown-value")
-    return OutageLine(row.microseconds(column, _TIMES[column]), kind, name, state == "down")
+    number = known.get(kind, {}).get(name, 0)
+    return OutageEvent(row.microseconds(column, _TIMES[column]), kind, number, state == "down")
 
 
-def _refuse_out_of_turn(events: list[tuple[OutageLine, Row]]) -> None:
+def _refuse_out_of_turn(events: list[tuple[OutageEvent, Row]]) -> None:
     """Note events of a part that is down, or up, already, and second events of a part at one time."""
-    last: dict[tuple[str, str], OutageLine] = {}
+    last: dict[tuple[str, str], OutageEvent] = {}
     for event, row in events:
-        before = last.get((event.kind, event.name))
+        name = restored(row.text("name"))
+        before = last.get((event.kind, name))
         if event.down == (before is not None and before.down):
-            row.add(f"{event.kind} {event.name!r} is {'down' if event.down else 'up'} already", code="contradiction")
+            row.add(f"{event.kind} {name!r} is {'down' if event.down else 'up'} already", code="contradiction")
         elif before is not None and before.time_us == event.time_us:
-            row.add(f"{event.kind} {event.name!r} has two events at the same time", code="contradiction")
-        last[event.kind, event.name] = event
+            row.add(f"{event.kind} {name!r} has two events at the same time", code="contradiction")
+        last[event.kind, name] = event

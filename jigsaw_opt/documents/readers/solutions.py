@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import dropwhile, takewhile
 from math import isfinite
 from typing import NamedTuple
 
@@ -90,14 +91,9 @@ def _highs(text: list[_Line]) -> _Format:
 
 
 def _section(text: list[_Line]) -> Iterator[_Line]:
-    inside = False
-    for number, line in text:
-        if line.startswith("#"):
-            if inside:
-                return
-            inside = line.startswith("# Columns")
-        elif inside:
-            yield number, line
+    rest = dropwhile(lambda numbered: not numbered[1].startswith("# Columns"), text)
+    next(rest, None)
+    return takewhile(lambda numbered: not numbered[1].startswith("#"), rest)
 
 
 def _values(lines: Lines, found: _Format) -> dict[str, float]:

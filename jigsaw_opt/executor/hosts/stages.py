@@ -16,6 +16,7 @@ from jigsaw_opt.executor.pipeline.stage_worker import StageWorker
 from jigsaw_opt.executor.pipeline.timed_stage import ActionLog
 from jigsaw_opt.executor.processes import allow_children
 from jigsaw_opt.executor.schedules.order import RowStep
+from jigsaw_opt.executor.worker import parameters_sha256
 from jigsaw_opt.problem.rules.report import Place
 
 
@@ -90,4 +91,4 @@ class StagesHost(Host):
 
     def parameters_sha256(self) -> str:
         """Return the digests of the trained parameters of its stages, in their order."""
-        return "+".join(digest for _, digest in sorted(self.worker.digests().items()))
+        return "+".join(parameters_sha256(module) for _, module in sorted(self.modules.items()))

@@ -194,23 +194,16 @@ def build_network(
     targets, and a function that draws a batch from its size and a ``torch.Generator``.
     """
     report = Report()
-    if ":" in zoo:
-        builder = _own_builder(zoo, arguments, trusted, place, report)
+    is_own, family = ":" in zoo, zoo
+    if is_own:
+        check_trust(zoo, trusted, (place, "zoo"), report)
     else:
         family, arguments = resolve(zoo, arguments, place, report)
-        report.raise_if_any()
-        builder = BUILDERS[family]
-    with own_draws(seed), blame_own_code(zoo):
-        return builder(**arguments)
-
-
-def _own_builder(
-    zoo: str, arguments: Mapping[str, Any], trusted: Collection[str], place: Place, report: Report
-) -> Callable[..., Network]:
-    check_trust(zoo, trusted, (place, "zoo"), report)
     report.raise_if_any()
-    function = own_function(zoo, arguments, place)
-    return lambda **given: own_network(function(**given))
+    builder = own_function(zoo, arguments, place) if is_own else BUILDERS[family]
+    with own_draws(seed), blame_own_code(zoo):
+        made = builder(**arguments)
+        return own_network(made) if is_own else made
 
 
 def own_network(made: object) -> Network:

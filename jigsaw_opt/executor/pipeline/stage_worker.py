@@ -19,7 +19,7 @@ from jigsaw_opt.executor.randomness import begin_draws, draw_number, own_draws
 from jigsaw_opt.executor.schedules.request import ReplaySettings
 from jigsaw_opt.executor.user_code.batch_source import BatchSource
 from jigsaw_opt.executor.user_code.given import given_stages
-from jigsaw_opt.executor.worker import OPTIMISERS, Trainer, parameters_sha256
+from jigsaw_opt.executor.worker import OPTIMISERS, Trainer
 from jigsaw_opt.problem.rules.report import Place
 
 
@@ -101,7 +101,3 @@ class StageWorker(Trainer):
         """Take the optimiser's step."""
         self.update()
         self.iteration += 1
-
-    def digests(self) -> dict[int, str]:
-        """Return for each stage the digest of its trained parameters."""
-        return {stage: parameters_sha256(module) for stage, module in self.model.own.items()}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -192,20 +193,14 @@ class _Receipts(dict[tuple[int, int], list[Any]]):
         """Return what is to be waited for, and forget it."""
         stage, batch = key
         self._log.arrive(name := f"{stage}{self._kind}{batch}")
-        return [_Received(super().pop(key), self._log, name)]
+        works = super().pop(key)
 
+        def wait() -> None:
+            with self._log.receipt(name):
+                for work in works:
+                    work.wait()
 
-class _Received:
-    """The messages that one pass waits for, as if they were one."""
-
-    def __init__(self, works: Sequence[Any], log: ActionLog, name: str) -> None:
-        self._works, self._log, self._name = works, log, name
-
-    def wait(self) -> None:
-        """Return when all of it is there."""
-        with self._log.receipt(self._name):
-            for work in self._works:
-                work.wait()
+        return [SimpleNamespace(wait=wait)]  # the messages that one pass waits for, as if they were one
 
 
 def pipeline_runtime(

@@ -7,7 +7,7 @@ and ``forward_us`` is the rest. The times of the segments one by one share out t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any
@@ -127,10 +127,6 @@ class ModelProfile:
         blocks = [max(1, round(us)) for us in isotonic([level.block.median for level in self.levels])]
         last = min(round(self.segments[-1].backward.median), blocks[0] - 1)
         backward = [last, *(deep - shallow for shallow, deep in pairwise(blocks))]
-        return _shared_out(blocks[0] - last, [s.step_us + s.forward.median for s in self.segments]), backward[::-1]
-
-
-def _shared_out(total: int, shares: Sequence[float]) -> list[int]:
-    """Return `total` as integers in the proportion of `shares`."""
-    done = [round(total * part / sum(shares)) for part in accumulate(shares, initial=0.0)]
-    return [high - low for low, high in pairwise(done)]
+        shares = [s.step_us + s.forward.median for s in self.segments]
+        done = [round((blocks[0] - last) * part / sum(shares)) for part in accumulate(shares, initial=0.0)]
+        return [high - low for low, high in pairwise(done)], backward[::-1]

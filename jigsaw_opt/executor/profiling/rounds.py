@@ -190,7 +190,7 @@ def measure(
 def _segment_profiles(trainee: Trainee, rounds: list[list[float]], step_us: float) -> tuple[SegmentProfile, ...]:
     columns = [spread(column) for column in zip(*rounds, strict=True)]
     depth = trainee.model.depth
-    sizes = [sum(p.nbytes for p in own) for own in trainee.own_parameters]
+    sizes = [sum(p.nbytes for p in own) for own in reversed(trainee.model.buckets)]
     steps = [step_us * size / max(1, sum(sizes)) for size in sizes]
     times = (columns[at * depth : (at + 1) * depth] for at in range(4))
     found = boundaries(trainee)

@@ -43,7 +43,7 @@ def segment_times(trainee: Trainee, turn: int) -> list[float]:
     backward = [max(0.0, f + b - p) for p, f, b in zip(plain, forward, whole, strict=True)]
     of_weights = [
         min(both, max(0.0, b - i)) if own else 0.0
-        for both, b, i, own in zip(backward, whole, inputs, trainee.own_parameters, strict=True)
+        for both, b, i, own in zip(backward, whole, inputs, reversed(trainee.model.buckets), strict=True)
     ]
     of_inputs = [both - own for both, own in zip(backward, of_weights, strict=True)]
     return [*plain, *backward, *of_inputs, *of_weights]
@@ -78,7 +78,7 @@ def _with_graph(trainee: Trainee, turn: int, weights: bool) -> tuple[list[float]
     In each segment the parameters of segments before it are frozen, as at the level that begins there: a shared one
     has its gradient from the first segment that uses it.
     """
-    device, own = trainee.device, trainee.own_parameters
+    device, own = trainee.device, trainee.model.buckets[::-1]
     begins: dict[int, float] = {}
     ends: dict[int, float] = {}
     edges: list[GradientEdge] = []

@@ -37,11 +37,6 @@ class Trainee:
     _losses: list[Tensor] = field(default_factory=list)
     _is_step_due: bool = False
 
-    @property
-    def own_parameters(self) -> list[tuple[nn.Parameter, ...]]:
-        """Trained parameters of each segment."""
-        return list(reversed(self.model.buckets))
-
     def state_bytes(self) -> int:
         """Return the bytes of weights, buffers, gradients, and the optimiser's state but for its counters."""
         gradients = self.model.beyond(0)

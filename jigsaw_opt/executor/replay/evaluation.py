@@ -206,7 +206,12 @@ def _phases(
             compared = summary(part.plan, measured) if length else None
             back = restarts(request.instance, parts, number)
             before = None if end is None else max(end, part.phase.start_us if request.time_triggered else 0)
-            ready = _ready_us(request.instance, part, {job: left.get(job, 0) for job in back})
+            # A job may run from its release on, or from the end of its restart.
+            asked_jobs = {job: request.instance.jobs[job] for job in part.numbers}
+            ready = [
+                max(job.release_us, left.get(k, 0) + (job.restart_us or 0) if k in back else 0)
+                for k, job in asked_jobs.items()
+            ]
             whole_span = _span_us(before, ready, measured, compared, left_out) if parameters else None
             start, end = whole_span or (None, None)
             if end is not None:
@@ -222,12 +227,6 @@ def _phases(
 def _length_us(jobs: Iterable[MeasuredJob]) -> int:
     """Return the time from the begin of a phase to the last operation of some of its jobs; 0 where none was left."""
     return max((job.iterations[-1].end_us for job in jobs if job.iterations), default=0)
-
-
-def _ready_us(instance: Instance, part: PhasePart, left: Mapping[int, int]) -> list[int]:
-    """Return the time from which each job of a phase may run: its release, or the end of its restart."""
-    jobs = [(number, instance.jobs[number]) for number in part.numbers]
-    return [max(job.release_us, left[k] + (job.restart_us or 0) if k in left else 0) for k, job in jobs]
 
 
 def _restarts(

@@ -76,17 +76,13 @@ class Residents:
         if gone:
             gone.clear()
             del hosted
-            _give_back(self._setting.device)
-
-
-def _give_back(device: torch.device) -> None:
-    """Give memory that nobody refers to back to the device, which processes may share, or to the system."""
-    gc.collect()
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-    else:
-        with suppress(AttributeError, OSError):  # only glibc has it
-            ctypes.CDLL(None).malloc_trim(0)
+            gc.collect()
+            # Memory that nobody refers to goes back to the device, which processes may share, or to the system.
+            if self._setting.device.type == "cuda":
+                torch.cuda.empty_cache()
+            else:
+                with suppress(AttributeError, OSError):  # only glibc has it
+                    ctypes.CDLL(None).malloc_trim(0)
 
 
 class AbsentWorkers:

@@ -105,12 +105,9 @@ class ReplaySettings:
             if value is not None and not least <= value <= most:
                 bound = f"at least {least}" if value < least else f"at most {most}"
                 yield Problem(name, f"{called} is {bound}, not {value}", code="out-of-range")
-        for path, told, number in (
-            ("minutes", "the number of minutes", self.minutes),
-            ("learning_rate", "the learning rate", self.learning_rate),
-        ):
-            if number is not None and not 0 < number < _MOST:
-                yield Problem(path, f"{told} is a number above 0, not {number}", code="out-of-range")
+        for name, called in {"minutes": "the number of minutes", "learning_rate": "the learning rate"}.items():
+            if (value := getattr(self, name)) is not None and not 0 < value < _MOST:
+                yield Problem(name, f"{called} is a number above 0, not {value}", code="out-of-range")
         if self.passes is not None and self.minutes is not None:
             told = "a plan is carried out a number of times or for a number of minutes, not both"
             yield Problem("passes", told, code="not-together")
@@ -134,14 +131,9 @@ def foreground_of(instance: Instance, foreground: tuple[str, ...]) -> tuple[str,
     Where several jobs have a cycle-time limit, that of some may be the least rate of a background job.
     """
     names = [job.name for job in instance.jobs]
-    unknown = [name for name in foreground if name not in names]
-    if unknown:
-        raise InvalidInputError(
-            [
-                Problem("$.jobs", f'no job is called "{name}"', suggestion(name, names), code="unknown-name")
-                for name in unknown
-            ]
-        )
+    if unknown := [name for name in foreground if name not in names]:
+        wrong = ((f'no job is called "{name}"', suggestion(name, names)) for name in unknown)
+        raise InvalidInputError(Problem("$.jobs", *told, code="unknown-name") for told in wrong)
     limited = tuple(job.name for job in instance.jobs if job.pace_us is not None)
     if not foreground and len(limited) != 1:
         has = f"jobs {', '.join(limited)} have" if limited else "no job has"

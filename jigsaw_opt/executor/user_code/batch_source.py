@@ -37,7 +37,8 @@ class BatchSource:
                 "return what makes one, as a DataLoader or a generator function",
             )
         if not callable(loader) and not hasattr(loader, "__iter__") and not hasattr(loader, "__getitem__"):
-            message = f"a loader is an iterable of batches or a function that gives one, not {_type(loader)}"
+            given = f"of type {type(loader).__name__}"
+            message = f"a loader is an iterable of batches or a function that gives one, not {given}"
             raise UsageError(message, code="wrong-type", path="loader")
         self._loader, self._device = loader, device
         self._generators = list(_generators(loader))
@@ -167,7 +168,3 @@ def _plain(tree: Any) -> Any:
     if isinstance(tree, dict):
         return {key: _plain(value) for key, value in tree.items()}
     return tree.tolist() if hasattr(tree, "tolist") else tree
-
-
-def _type(value: Any) -> str:
-    return f"of type {type(value).__name__}"

@@ -7,10 +7,9 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import NamedTuple
 
 from jigsaw_opt.documents.file_bytes import read_text
-from jigsaw_opt.documents.readers.outages import read_outages
+from jigsaw_opt.documents.readers.outages import OutageEvent, read_outages
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.rules.report import Report
@@ -18,15 +17,6 @@ from jigsaw_opt.text import nearest, readable
 
 CHECKPOINT_US = 1_800_000_000
 """Time between two checkpoints of a job where nothing else is said: half an hour, chosen here."""
-
-
-class OutageEvent(NamedTuple):
-    """A server or a link, by its number in the cluster, goes down or comes back."""
-
-    time_us: int
-    kind: str
-    number: int
-    down: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +163,4 @@ def _listed(file: str, cluster: Cluster) -> ListedEvents:
         "server": {server.name: k for k, server in enumerate(cluster.servers)},
         "link": {link.name: k for k, link in enumerate(cluster.links)},
     }
-    read = read_outages(read_text(file), readable(file), numbers)
-    events = (OutageEvent(one.time_us, one.kind, numbers[one.kind][one.name], one.down) for one in read)
-    return ListedEvents(tuple(events))
+    return ListedEvents(tuple(read_outages(read_text(file), readable(file), numbers)))

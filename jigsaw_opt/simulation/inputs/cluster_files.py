@@ -27,8 +27,8 @@ from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.simulation.inputs.clusters import (
+    BEGINS_AS_GRID,
     LINK_BANDWIDTH,
-    begins_as_grid,
     grid,
     joined,
     machine,
@@ -59,7 +59,7 @@ def _named(text: str) -> Cluster | Instance:
     made = None if is_file else cluster_in_words(text)
     if made is not None:
         return made
-    if begins_as_grid(text) and not is_file:
+    if BEGINS_AS_GRID.match(text) and not is_file:
         raise malformed("cluster", f"SERVERSxGPUS:TYPE is wanted, as in 2x4:a100 or 2x4:v100+1x8:a100, not {text!r}")
     try:
         return instance_from(text)

@@ -12,7 +12,8 @@ from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.workload import MOST_GPUS
 
 _PART = re.compile(r"(?P<servers>[0-9]{1,6})x(?P<gpus>[0-9]{1,6})(?::(?P<type>[^+:/]+))?")
-_BEGINNING = re.compile(r"[0-9]+x[0-9]|\w{1,4}x\w{1,4}:")
+BEGINS_AS_GRID = re.compile(r"[0-9]+x[0-9]|\w{1,4}x\w{1,4}:")
+"""What a text begins with that `grid` does not read and that was most likely meant for it."""
 _GPU_TYPE = "gpu"
 LINK_BANDWIDTH = 1_250_000_000
 """Bytes a second of a server's link where nothing is stated: 10 Gb/s."""
@@ -41,11 +42,6 @@ def grid(text: str) -> Cluster | None:
         require_count(count * gpus)
         servers += [server(f"s{len(servers) + k}", part["type"] or _GPU_TYPE, gpus) for k in range(count)]
     return star(servers, LINK_BANDWIDTH, 0)
-
-
-def begins_as_grid(text: str) -> bool:
-    """Return whether a text that `grid` does not read was most likely meant for it."""
-    return _BEGINNING.match(text) is not None
 
 
 def machine(name: str, servers: Sequence[Server], bandwidth: int) -> Cluster:

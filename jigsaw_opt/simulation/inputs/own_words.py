@@ -8,9 +8,8 @@ from typing import Any, Literal
 
 from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.documents.parsing import parsed
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, argument, malformed
+from jigsaw_opt.errors import Problem, argument, malformed
 from jigsaw_opt.instances.sources import workload_from
-from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.gpu_types import matching_types
 from jigsaw_opt.problem.rules.report import Report
 from jigsaw_opt.problem.workload import MOST_GPUS, TraceJob
@@ -74,7 +73,7 @@ def _unused(measured: Mapping[str, Any], models: Sequence[str]) -> Iterator[Prob
 def _table(file: str, columns: str, too_wide: TooWide, model: str, words: str, tell: Tell) -> tuple[OwnJob, ...]:
     """Return the jobs of a workload in CSV that the cluster of these words can run."""
 
-    cluster = _known_cluster(words)
+    cluster = attempt(partial(cluster_in_words, words), "cluster", Report())  # what is wrong is told later
     count = MOST_GPUS if cluster is None else cluster.gpu_count
     types = () if cluster is None else tuple(dict.fromkeys(server.gpu_type for server in cluster.servers))
     skipping = too_wide == "skip"
@@ -105,20 +104,12 @@ def _why_not_all(job: TraceJob, types: Sequence[str]) -> str | None:
     )
 
 
-def _known_cluster(words: str) -> Cluster | None:
-    """Return a cluster; None where its words are wrong, which is told later."""
-    try:
-        return cluster_in_words(words)
-    except (InvalidInputError, UsageError):
-        return None
-
-
 def _profile(word: str, known: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return a measured model by its name; what it holds is checked with the instance."""
     name, _, file = word.partition("=")
     if not name or not file or name in known:
         raise malformed(argument("profile"), f"a profile is NAME=FILE, each name once, not {word!r}")
-    return {name: parsed(read_text(file), readable(file), _require_object)}
+    return {name: parsed(read_text(file), readable(file), lambda _tree, _report: None)}
 
 
 def _link(file: str) -> tuple[int, int]:
@@ -128,7 +119,7 @@ def _link(file: str) -> tuple[int, int]:
 
 
 def _require_link(tree: Any, report: Report) -> None:
-    found = tree.get("all_reduce") if isinstance(tree, dict) else None
+    found = tree.get("all_reduce")
     if not isinstance(found, dict):
         hint = "jigsaw profile --all-reduce N --json > FILE writes them"
         report.add("$", "holds no measured all-reduces", hint, code="missing-field")
@@ -138,8 +129,3 @@ def _require_link(tree: Any, report: Report) -> None:
         report.add("$.all_reduce.bandwidth", f"must be an integer of at least 1; is {bandwidth!r}", code="out-of-range")
     if isinstance(latency_us, bool) or not isinstance(latency_us, int | float) or not 0 <= latency_us < 2**53:
         report.add("$.all_reduce.latency_us", f"must be a number of at least 0; is {latency_us!r}", code="out-of-range")
-
-
-def _require_object(tree: Any, report: Report) -> None:
-    if not isinstance(tree, dict):
-        report.add("$", "a measured model is an object", code="wrong-type")

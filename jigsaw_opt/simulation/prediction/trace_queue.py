@@ -74,7 +74,8 @@ def queue_at(setting: Setting, at_us: int, arrive: bool = True) -> TraceQueue:
     most = most_gpus_for(setting.cluster)
     wide = [job for job in present if job.gpus > most(job)]
     present = sorted((job for job in present if job.gpus <= most(job)), key=lambda job: job.submit_us)
-    runs = {k: at_us - job.start_us for k, job in enumerate(present) if _runs(job, at_us) and job.start_us is not None}
+    starts = {k: job.start_us for k, job in enumerate(present) if job.start_us is not None}
+    runs = {k: at_us - start_us for k, start_us in starts.items() if start_us <= at_us}
     shares = _shares(setting, {k: present[k] for k in runs})
     jobs = dict[int, JobState]()
     for k, job in enumerate(present):
@@ -114,10 +115,6 @@ def _end_us(job: TraceJob) -> int:
     if job.end_us is not None:
         return job.end_us
     return LARGEST + 1 if job.iterations is None else -LARGEST
-
-
-def _runs(job: TraceJob, at_us: int) -> bool:
-    return job.start_us is not None and job.start_us <= at_us
 
 
 def _require_record(workload: Workload, at_us: int) -> None:

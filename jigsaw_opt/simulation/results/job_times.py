@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ def job_times(folder: Path, job: str | None = None) -> list[JobTime]:
     `job`: name of the only job of interest; None for all.
     """
     table = _table(folder)
-    found = list(_times(table))
+    found = [_time(row) for row in table if row.optional_text("finish_s")]
     table.lines.raise_if_any()
     if job is None:
         return found
@@ -80,12 +80,6 @@ def times_as_json(times: Sequence[JobTime]) -> dict[str, Any]:
     return {
         "jobs": [asdict(time) | {"completion_us": time.completion_us, "slower_us": time.slower_us} for time in times]
     }
-
-
-def _times(table: JobTable) -> Iterator[JobTime]:
-    for row in table:
-        if row.optional_text("finish_s"):
-            yield _time(row)
 
 
 def _time(row: Row) -> JobTime:

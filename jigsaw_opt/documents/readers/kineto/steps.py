@@ -27,6 +27,7 @@ class Owners:
     """The layer of each span, as far as the whole trace says.
 
     `chosen`: names of the layers by their spans. `others`: spans whose work is no layer's, though it has a gradient.
+    `with_node`: operations that made a node of the backward pass, and what holds such ones.
     """
 
     def __init__(self, trace: Trace, chosen: Mapping[TraceSpan, str], others: Collection[TraceSpan]) -> None:
@@ -34,7 +35,7 @@ class Owners:
         self.first = next(iter(chosen.values()), "")
         self.others = frozenset(others)
         self._made = frozenset(trace.makers.values())
-        self._with_node = {one for maker in self._made for one in maker.above()}
+        self.with_node = {one for maker in self._made for one in maker.above()}
         self._first_inside: dict[TraceSpan, str] = {}
         for span, name in chosen.items():
             for one in span.above():
@@ -44,10 +45,6 @@ class Owners:
         """Return the layer that holds a span, or is it; None where a node of the backward pass lies between."""
         found = next((one for one in span.above() if one in self.chosen or one.is_node), None)
         return None if found is None else self.chosen.get(found)
-
-    def makes_node(self, operation: TraceSpan) -> bool:
-        """Return whether an operation, or one in it, made a node of the backward pass."""
-        return operation in self._with_node
 
     def beside_layers(self, operation: TraceSpan, recent: str | None) -> str | None:
         """Return the layer of an operation of the forward pass that is in none.
@@ -61,7 +58,7 @@ class Owners:
         above = list(operation.above())
         if any(one in self.others for one in above):
             return None
-        return recent if self.makes_node(operation) or any(one in self._made for one in above) else None
+        return recent if operation in self.with_node or any(one in self._made for one in above) else None
 
 
 class ProfiledStep:
@@ -143,16 +140,16 @@ class ProfiledStep:
             self.seen[self._owners.chosen[span]] = None
             self._recent = self._owners.chosen[span]
         elif span in self._owners.others:
-            if self._owners.makes_node(span):
+            if span in self._owners.with_node:
                 self._begin_forward()
                 self._recent = None
         elif span.category == OP:
-            if self._owners.makes_node(span):
+            if span in self._owners.with_node:
                 self._begin_forward()
             layer = self._owners.layer_around(span) or self._owners.beside_layers(span, self._recent)
             self._owner[span] = layer
             outermost = not any(one.is_recorded for one in span.above() if one is not span)
-            if layer and outermost and self._owners.makes_node(span):
+            if layer and outermost and span in self._owners.with_node:
                 self._kept[layer, self._pass].append(span)
                 self._kept_keys[layer, self._pass][_key(span)] += 1
 

@@ -196,11 +196,13 @@ def requests_of(item: Tree, pods: Sequence[Tree], tally: Tally) -> dict[str, Any
         tally.remark("jobs whose pods ask for different types of GPU, which here run on one of these types")
     found = tuple(dict.fromkeys(name for own in stated for name in own))
     spec, labels = item.at("spec"), item.at("metadata", "labels")
+    beside = [tree.at(name) for tree in (labels, item.at("metadata", "annotations")) for name in _PREEMPTIBLE]
+    truths = (_TRUTHS.get(str(tree.value).lower()) for tree in beside)
     return {
         "gpu_types": found if found and len(stated) == len(types) else None,
         "queue": _first([*(labels.at(name) for name in _QUEUE_LABELS), spec.at("queueName"), spec.at("queue")]),
         "priority": _priority([spec.at("priority"), *(pod.at("priority") for pod in pods)], tally),
-        "preemptible": _preemptible([labels, item.at("metadata", "annotations")]),
+        "preemptible": next((truth for truth in truths if truth is not None), None),
     }
 
 
@@ -241,11 +243,6 @@ def _priority(trees: Iterable[Tree], tally: Tally) -> int | None:
                 tally.remark("jobs with a priority below 0, which counts as 0")
             return max(0, tree.value)
     return None
-
-
-def _preemptible(trees: Iterable[Tree]) -> bool | None:
-    found = (_TRUTHS.get(str(tree.at(name).value).lower()) for tree in trees for name in _PREEMPTIBLE)
-    return next((truth for truth in found if truth is not None), None)
 
 
 def counts_whole_gpus(resource: str) -> bool:

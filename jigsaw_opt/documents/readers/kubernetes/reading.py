@@ -257,7 +257,11 @@ def job_of_gang(name: str, items: Sequence[Tree], tally: Tally) -> Found:
 def _job_of_intervals(name: str, created_us: int, held: Sequence[_GpuInterval], stated: Mapping[str, Any]) -> TraceJob:
     """Return a job from the first start to the last end, with as many GPUs as were held at a time."""
     start_us, end_us = min(one.start_us for one in held), max(one.end_us for one in held)
-    job = TraceJob.lasting(name, created_us, _most_at_a_time(held), max(0, end_us - start_us))
+    # At equal times GPUs are given back before others are taken.
+    changes = [(one.start_us, 1, one.gpus) for one in held]
+    changes += [(max(one.end_us, one.start_us + 1), 0, -one.gpus) for one in held]
+    most = max(accumulate(change for _, _, change in sorted(changes)))
+    job = TraceJob.lasting(name, created_us, most, max(0, end_us - start_us))
     return replace(job, start_us=start_us, end_us=end_us, **stated)
 
 
@@ -289,10 +293,3 @@ def _end_of_pod(pod: Tree) -> int | None:
         told = condition_of(status, "type", ("DisruptionTarget",)) or condition_of(status, "type", ("Ready",), "False")
         ends += filter(None, [told.at("lastTransitionTime")])
     return max(map(time_us, ends), default=None)
-
-
-def _most_at_a_time(held: Iterable[_GpuInterval]) -> int:
-    """Return the most GPUs that are held at a time; at equal times GPUs are given back before others are taken."""
-    changes = [(one.start_us, 1, one.gpus) for one in held]
-    changes += [(max(one.end_us, one.start_us + 1), 0, -one.gpus) for one in held]
-    return max(accumulate(change for _, _, change in sorted(changes)))

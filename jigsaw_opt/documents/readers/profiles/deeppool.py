@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -85,10 +85,6 @@ def _conv2d(parameters: Mapping[str, Any], shape: Shape) -> Sizes:
     return weights, [_slid(_image(shape, inputs), outputs, kernel, stride, padding)]
 
 
-def _max_pool(parameters: Mapping[str, Any], shape: Shape) -> Sizes:
-    return 0, [_slid(_image(shape), shape[0], *_window(parameters))]
-
-
 def _average_pool(parameters: Mapping[str, Any], shape: Shape) -> Sizes:
     channels = _image(shape)[0]
     return 0, [(channels, _count(parameters, "output_height"), _count(parameters, "output_width"))]
@@ -130,7 +126,7 @@ _SIZES: dict[str, Callable[[Mapping[str, Any], Shape], Sizes]] = {
     "conv2d": _conv2d,
     "ReLU1d": _relu,
     "ReLU2d": _relu,
-    "maxPool2d": _max_pool,
+    "maxPool2d": lambda parameters, shape: (0, [_slid(_image(shape), shape[0], *_window(parameters))]),
     "adAvgPool2d": _average_pool,
     "flatten": lambda *_: (0, []),
     "linear": _linear,
@@ -223,13 +219,10 @@ def read_deeppool_layers(data: bytes | str, batch: int, *, source: str = "layers
         lines.add(None, f"the forward times of batch size {batch} add up to 0", code="out-of-range")
     lines.raise_if_any()
     inputs = [_FLOAT * batch * prod(_shape(match)) for _, match in chain(*chosen)]
-    return tuple(map(one_layer, _groups(list(_with_outputs(found, inputs)))))
-
-
-def _with_outputs(layers: Sequence[MeasuredLayer], inputs: Sequence[int]) -> Iterator[MeasuredLayer]:
-    """Let each layer send what the next one reads; what the last one puts out is not in the file."""
-    for layer, before, size in zip(layers, [inputs[0], *[None] * len(inputs)], [*inputs[1:], None], strict=False):
-        yield replace(layer, input_bytes=before, output_bytes=size)
+    # Each layer sends what the next one reads; what the last one puts out is not in the file.
+    sent = [replace(layer, output_bytes=size) for layer, size in zip(found, [*inputs[1:], None], strict=True)]
+    sent[0] = replace(sent[0], input_bytes=inputs[0])
+    return tuple(map(one_layer, _groups(sent)))
 
 
 def read_deeppool_runs(data: bytes | str, *, source: str = "layers.prof") -> dict[int, tuple[ProfiledLayer, ...]]:

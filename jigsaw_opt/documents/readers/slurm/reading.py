@@ -264,7 +264,11 @@ def _stated(row: Row, submit_us: int, lasted_us: int, tally: Tally) -> dict[str,
     """Return what a record states beyond the work of its job."""
     told_us = row.moment("Start")
     gap_us = 0 if row.is_missing("End") else row.moment("End") - told_us - lasted_us
-    start_us = _start_us(row, submit_us, told_us, tally)
+    if row.good and told_us < submit_us - _CLOCKS_CHANGE_US:
+        row.add("Start is before Submit", code="wrong-order")
+    elif row.good and told_us < submit_us:
+        tally.remark("jobs with a Start before their Submit, as by a change of the clocks, which start when submitted")
+    start_us = max(told_us, submit_us)
     suspended_us = row.duration("Suspended") if row.has("Suspended") and not row.is_missing("Suspended") else None
     end_us = start_us + lasted_us + (suspended_us or 0)
     told = {} if suspended_us is not None else {"told": (told_us, told_us + lasted_us + gap_us, gap_us)}
@@ -283,15 +287,6 @@ def _stated(row: Row, submit_us: int, lasted_us: int, tally: Tally) -> dict[str,
     if limit_us is not None and lasted_us > limit_us:
         tally.remark("jobs that ran longer than their Timelimit")
     return {"start_us": start_us, "end_us": end_us, "time_limit_us": limit_us, **told, **_texts(row)}
-
-
-def _start_us(row: Row, submit_us: int, start_us: int, tally: Tally) -> int:
-    """Return the start, which a change of the clocks may have put before the submission."""
-    if row.good and start_us < submit_us - _CLOCKS_CHANGE_US:
-        row.add("Start is before Submit", code="wrong-order")
-    elif row.good and start_us < submit_us:
-        tally.remark("jobs with a Start before their Submit, as by a change of the clocks, which start when submitted")
-    return max(start_us, submit_us)
 
 
 def _texts(row: Row) -> dict[str, Any]:

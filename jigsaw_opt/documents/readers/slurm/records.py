@@ -197,8 +197,10 @@ def requests_of(
     task = _TASK.fullmatch(name)
     limit = _LIMIT.search(name) or _LIMIT.search(options.get("array", ""))
     dependency = row.optional_text("Dependency") if row.has("Dependency") else options.get("dependency", "")
-    held_by = _held_by(row, options)
-    if held_by is not None:
+    held_by = "begin" if options.get("begin") and options["begin"] != "now" else None
+    if options.get("reservation") or (row.has("Reservation") and not row.is_missing("Reservation")):
+        held_by = "reservation"
+    if held_by is not None:  # it waits although there is room for it
         tally.remark(_HELD)
     return {
         "nodes": nodes_of(row.optional_text("NodeList")),
@@ -287,13 +289,6 @@ def _options(line: str) -> Iterator[tuple[str, str]]:
         if not equals and words and not words[0].startswith("-"):
             value = words.pop(0)
         yield name, value
-
-
-def _held_by(row: Row, options: Mapping[str, str]) -> str | None:
-    """Return why a job waits although there is room for it; None where nothing is stated."""
-    if options.get("reservation") or (row.has("Reservation") and not row.is_missing("Reservation")):
-        return "reservation"
-    return "begin" if options.get("begin") and options["begin"] != "now" else None
 
 
 def _types_of_options(options: Mapping[str, str]) -> Iterator[str]:
