@@ -42,6 +42,7 @@ class GivenOptions(TypedDict, total=False):
     work_limit: float | None
     seed: int
     threads: int
+    ray: str | None
     engine_parameters: Mapping[str, Parameter]
     engine_log: Callable[[str], None] | int | None
     params: SearchParams | None
@@ -71,6 +72,9 @@ class Options:
         Seed of everything that is random.
     threads
         Number of threads, at most `MOST_THREADS`; with one, the same input and seed give the same plan.
+    ray
+        Address of a Ray cluster, as ``10.0.0.1:6379``, or ``auto`` for the one that runs here: each of its
+        cores searches as well. None for this machine alone.
     engine_parameters
         Parameters of the engine by its own names, in the place of those that the solver sets: fields of
         ``SatParameters`` for all models of CP-SAT but those of bounds, options of HiGHS.
@@ -102,6 +106,7 @@ class Options:
     work_limit: float | None = None
     seed: int = 0
     threads: int = field(default_factory=lambda: os.cpu_count() or 1)
+    ray: str | None = None
     engine_parameters: Mapping[str, Parameter] = field(default_factory=dict)
     engine_log: Callable[[str], None] | int | None = None
     params: SearchParams | None = None

@@ -19,14 +19,24 @@ from jigsaw_opt.solvers.solve_state.proofs import NO_BOUND, first_bound, searche
 from jigsaw_opt.solvers.solve_state.request import Request, Solver
 from jigsaw_opt.system.interrupts import on_interrupt
 from jigsaw_opt.system.plugins import blamed
+from jigsaw_opt.system.ray_cluster import joined, require_cluster
 
 _LOGGER = logging.getLogger(__name__)
 
 
 def run(request: Request, method: str | Solver, on_event: Report | None = None) -> Result:
     """Carry out a request by one method, and check the plan."""
-    instance, options, solver = request.instance, request.options, find_solver(method)
+    options, solver = request.options, find_solver(method)
     _require(solver, request)
+    if options.ray is None:
+        return _carried_out(solver, request, on_event)
+    require_cluster(options.ray)
+    with joined(options.ray):  # which takes some seconds, before the limit begins
+        return _carried_out(solver, request, on_event)
+
+
+def _carried_out(solver: Solver, request: Request, on_event: Report | None) -> Result:
+    instance, options = request.instance, request.options
     limit = clock.Clock(options.time_limit, options.cancel, options.grace)
     _LOGGER.info("solving %r with %s", instance.name, solver.name)
     with on_interrupt(options.cancel.set), clock.limited(limit):

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-import socket
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
-from importlib.util import find_spec
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-from jigsaw_opt.errors import MissingEngineError, UsageError
+from jigsaw_opt.errors import UsageError
 from jigsaw_opt.sweeps.task import SweepTask, TaskOutcome, never
+from jigsaw_opt.system.ray_cluster import cause, joined, require_cluster
 
 _IN_FLIGHT = 1000
 """Tasks handed to Ray at once: enough to keep a cluster busy, and their arguments still fit in memory."""
-_CONNECT_SECONDS = 5.0
 _LOOK_SECONDS = 0.1
 
 
@@ -32,9 +28,7 @@ class RayEngine:
     """
 
     def __init__(self, address: str, cores: int = 1, attempts: int = 4) -> None:
-        if find_spec("ray") is None:
-            raise MissingEngineError("Ray", "jigsaw-opt[ray]")
-        _require_listener(address)
+        require_cluster(address)
         self.address, self.cores, self.attempts = address, cores, attempts
 
     def run(
@@ -44,7 +38,7 @@ class RayEngine:
         import ray
         from ray.exceptions import RayError
 
-        with _connected(self.address):
+        with joined(self.address):
             self._require_cores()
             waiting = deque((task, 1) for task in tasks)
             running: dict[Any, tuple[SweepTask, int]] = {}
@@ -60,7 +54,7 @@ class RayEngine:
                         if number < self.attempts:
                             waiting.append((task, number + 1))
                             continue
-                        outcome = TaskOutcome(task, error=_cause(error))
+                        outcome = TaskOutcome(task, error=cause(error))
                     yield outcome
 
     def _submitted(self, task: SweepTask) -> Any:
@@ -83,33 +77,3 @@ class RayEngine:
                 code="does-not-fit",
                 path="cores",
             )
-
-
-def _require_listener(address: str) -> None:
-    """Find out in seconds what takes Ray minutes. Only for ``host:port``; the other forms Ray refuses at once."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or "/" in host:
-        return
-    try:
-        socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
-    except (OSError, OverflowError) as error:
-        raise UsageError(f"no Ray cluster at {address!r}: {error}", code="failed", path="address") from error
-
-
-@contextmanager
-def _connected(address: str) -> Iterator[None]:
-    """Join the cluster as a driver; leaving it ends the tasks that are under way."""
-    import ray
-
-    try:
-        ray.init(address, logging_level=logging.ERROR, log_to_driver=False)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise UsageError(f"no Ray cluster at {address!r}: {error}", code="failed", path="address") from error
-    try:
-        yield
-    finally:
-        ray.shutdown()
-
-
-def _cause(error: Exception) -> str:
-    return str(error).strip().rpartition("\n")[2] or type(error).__name__

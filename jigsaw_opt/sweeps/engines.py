@@ -16,18 +16,27 @@ def sweep_engine(
     `jobs`: how many tasks run at once on this machine; None for 1. `address, cores`: of the cluster, and the cores that
     a task reserves there.
     """
-    if name == "local":
+    there = ray_address(name, address)
+    if there is None:
         from jigsaw_opt.sweeps.engine_local import LocalEngine
 
-        if address is not None:
-            raise not_together(argument("address"), f"{argument('address')} is for {argument('engine', 'ray')}")
         return LocalEngine(1 if jobs is None else jobs)
     from jigsaw_opt.sweeps.engine_ray import RayEngine
 
     if jobs is not None:
         told = f"{argument('jobs')} is for {argument('engine', 'local')}; a Ray cluster runs as many solves as it has"
         raise not_together(argument("jobs"), f"{told} cores for")
-    if address is None:
+    return RayEngine(there, cores)
+
+
+def ray_address(name: Literal["local", "ray"], address: str | None) -> str | None:
+    """Return the address of a Ray cluster, or None for processes of this machine; refuse one that is wanting or idle.
+
+    `name`: name of the engine.
+    """
+    if name == "local" and address is not None:
+        raise not_together(argument("address"), f"{argument('address')} is for {argument('engine', 'ray')}")
+    if name == "ray" and address is None:
         told = f"{argument('engine', 'ray')} needs the {argument('address')} of a cluster, as in 10.0.0.1:6379, or auto"
         raise missing_option(argument("address"), told)
-    return RayEngine(address, cores)
+    return address

@@ -20,6 +20,7 @@ from jigsaw_opt.solvers.engines import compiled
 
 DATA = Path(__file__).parents[1] / "data"
 TORCH = "PyTorch is not installed; run: pip install 'jigsaw-opt[torch]'"
+RAY = "Ray is not installed; run: pip install 'jigsaw-opt[ray]'"
 PAIR, PLAN = str(DATA / "pair.json"), str(DATA / "pair.plan.json")
 
 
@@ -29,14 +30,11 @@ PAIR, PLAN = str(DATA / "pair.json"), str(DATA / "pair.plan.json")
         ("matplotlib", "matplotlib is not installed; run: pip install 'jigsaw-opt[plot]'", "plot PAIR PLAN -o a.png"),
         ("torch", TORCH, "profile gpt -o model.json"),
         ("torch", TORCH, "run PAIR PLAN -o replay.json"),
-        (
-            "ray",
-            "Ray is not installed; run: pip install 'jigsaw-opt[ray]'",
-            "bench tiny/000 --engine ray --address auto -o o",
-        ),
+        ("ray", RAY, "bench tiny/000 --engine ray --address auto -o o"),
+        ("ray", RAY, "solve tiny/000 --engine ray --address auto -o o"),
         ("pulp", "PuLP is not installed; run: pip install 'pulp", "export PAIR --to mps -o x.mps"),
     ],
-    ids=["plot", "profile", "run", "bench", "export"],
+    ids=["plot", "profile", "run", "bench", "solve", "export"],
 )
 def test_the_extra_is_named(
     module: str,

@@ -48,7 +48,7 @@ def test_plans_and_records_of_moves_come_from_every_process() -> None:
     assert state.incumbent is not None and state.proven.value <= state.incumbent[0]
 
 
-def test_a_process_learns_of_plans_and_bounds() -> None:
+def test_a_process_learns_of_plans_and_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     state = state_of()
     known = solve(load("server/oversubscribed"), "search", work_limit=0.1, threads=1)
     assert known.objective is not None
@@ -59,13 +59,14 @@ def test_a_process_learns_of_plans_and_bounds() -> None:
             asked.append((name, *arguments))
             return super().ask(name, *arguments)
 
+    monkeypatch.setattr(side_searches, "LocalCompanion", Listened)
     solved = SolveState("search", state.operations, Options(threads=1, work_limit=0.1), lambda event: None)
-    with SideSearches(solved, begun(), start=Listened) as workers:
+    with SideSearches(solved, begun()) as workers:
         workers.grow(1)
         wait_for(lambda: solved.incumbent is not None)
         assert solved.best is not None
         state.offer(solved.best)
-    with SideSearches(state, begun(), start=Listened) as workers:
+    with SideSearches(state, begun()) as workers:
         asked.clear()
         workers.grow(1)
         wait_for(lambda: bool(asked))
@@ -84,8 +85,8 @@ def test_a_solve_goes_on_without_a_process_that_was_killed(caplog: pytest.LogCap
         return made[-1]
 
     state = state_of()
-    with caplog.at_level(logging.WARNING), SideSearches(state, begun(), start=start) as workers:
-        workers.grow(2)
+    with caplog.at_level(logging.WARNING), SideSearches(state, begun()) as workers:
+        workers.add(2, start)
         wait_for(lambda: bool(state.moves))
     assert state.best is not None
     assert [record.levelname for record in caplog.records] == ["WARNING"]
@@ -108,8 +109,8 @@ def test_no_process_begins_for_a_solve_that_ends_sooner(monkeypatch: pytest.Monk
         raise AssertionError("not wanted")
 
     monkeypatch.setattr(side_searches, "_START_SECONDS", 1e9)
-    with SideSearches(state_of(), begun(), start=start) as workers:
-        workers.grow(1)
+    with SideSearches(state_of(), begun()) as workers:
+        workers.add(1, start)
     monkeypatch.setattr(side_searches, "_START_SECONDS", 0.0)
-    with SideSearches(state_of(time_limit=0.5), begun(), start=start) as workers:  # nothing to begin for
-        workers.grow(1)
+    with SideSearches(state_of(time_limit=0.5), begun()) as workers:  # nothing to begin for
+        workers.add(1, start)

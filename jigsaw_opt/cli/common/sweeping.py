@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Rows: TypeAlias = "Sequence[Mapping[str, Any]]"
 
+ADDRESS: Arguments = {"--address HOST:PORT": "address of the Ray cluster, or auto for the one that runs here"}
+
 
 def engine_arguments(task: str) -> Arguments:
     """Return the arguments that say what runs the tasks.
@@ -25,7 +27,7 @@ def engine_arguments(task: str) -> Arguments:
     return {
         "--jobs N": f"{task} at once, on this machine (default: 1)",
         "--engine local|ray = local": "processes of this machine, or a Ray cluster",
-        "--address HOST:PORT": "address of the Ray cluster, or auto for the one that runs here",
+        **ADDRESS,
     }
 
 

@@ -14,6 +14,7 @@ from jigsaw_opt.cli.common.options import effort
 from jigsaw_opt.cli.common.output import ended, flush, note, print_json, print_table, require_output
 from jigsaw_opt.cli.common.parser import option_of
 from jigsaw_opt.cli.common.progress import searched
+from jigsaw_opt.cli.common.sweeping import ADDRESS
 from jigsaw_opt.errors import EngineDiedError, malformed
 from jigsaw_opt.text import printable
 
@@ -34,6 +35,8 @@ ARGUMENTS: Arguments = {
     "--time-limit SECONDS": "limit (default: none)",
     "--work-limit UNITS": "limit in deterministic units",
     **SEED,
+    "--engine local|ray = local": "search on this machine, or on all cores of a Ray cluster as well",
+    **ADDRESS,
     "--gap SHARE": "stop at this gap between plan and bound, a share of the plan, as in 0.01",
     "--target OBJECTIVE": "stop at a plan at least as good as this value of the objective (microseconds; weighted:"
     " times weight)",
@@ -78,8 +81,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _options(arguments: argparse.Namespace, engine_log: Callable[[str], None] | None) -> Options:
+    from jigsaw_opt.sweeps.engines import ray_address
+
     return effort(
         arguments,
+        ray=ray_address(arguments.engine, arguments.address),
         gap=arguments.gap,
         target=arguments.target,
         no_improvement=arguments.no_improvement,

@@ -116,7 +116,8 @@ def is_listed_first(instance: Instance, options: Options) -> bool:
 
 
 def _may_repeat(instance: Instance, options: Options) -> bool:
-    return not ignored(find("phased"), options) and refusal(find("phased"), instance) is None
+    # Other cores help a plan that lists all iterations, and rule no phased one out.
+    return not ignored(find("phased"), replace(options, ray=None)) and refusal(find("phased"), instance) is None
 
 
 def _is_listed(instance: Instance, options: Options) -> bool:

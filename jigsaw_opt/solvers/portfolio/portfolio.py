@@ -17,6 +17,7 @@ from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables
 from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.result import Result, StoppedBy
 from jigsaw_opt.solvers.solve_state import SolveState
+from jigsaw_opt.system.ray_cluster import RayCompanion, cores
 
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.search.side_searches import SideSearches
@@ -45,7 +46,7 @@ class Portfolio(OrtoolsSolver):
     name: str = "portfolio"
     display_name: str = "search, bounds and the exact model side by side; any size, both horizons"
 
-    takes: ClassVar[tuple[str, ...]] = (*LIMITS, "params")
+    takes: ClassVar[tuple[str, ...]] = (*LIMITS, "params", "ray")
     memory_in_time: ClassVar[bool] = True
 
     def run(self, solve_state: SolveState) -> Result:
@@ -53,7 +54,8 @@ class Portfolio(OrtoolsSolver):
         require_size(solve_state.operations)
         solve_state.leave_out_model()
         run: Callable[[SolveState, Operations], StoppedBy | None]
-        run = _side_by_side if solve_state.options.threads > 1 else _in_turn
+        options = solve_state.options
+        run = _side_by_side if options.threads > 1 or options.ray is not None else _in_turn
         return solve_state.conclude(lambda: run(solve_state, solve_state.operations), engines=["ortools"])
 
 
@@ -76,6 +78,8 @@ def _side_by_side(solve_state: SolveState, operations: Operations) -> StoppedBy 
         SideSearches(solve_state, search.begun, first) as others,
         ThreadPoolExecutor(1, thread_name_prefix="jigsaw-proof") as pool,
     ):
+        if solve_state.options.ray is not None:
+            others.add(cores(), RayCompanion)
         proof = pool.submit(in_context(partial(_prove, solve_state, operations, threads, work, others)))
         # Threads of one interpreter hinder each other.
         reason = search.run(rests=lambda: others.searching and not proof.done())

@@ -32,26 +32,29 @@ class SideSearches(AbstractContextManager["SideSearches"]):
     One that is lost, as one that was killed, costs what it had found since the last exchange: the solve goes on with
     the others, and a warning says so.
 
-    `begun`: set as soon as they may begin: there are first plans. `first`: the one class of moves that
-    the first of them makes; None for all. `start`: begins a process.
+    `begun`: set as soon as they may begin: there are first plans. `first`: the one class of moves that the first of
+    them makes; None for all.
     """
 
-    def __init__(
-        self,
-        solve_state: SolveState,
-        begun: Event,
-        first: type[Move] | None = None,
-        start: Callable[[Maker], Companion] = LocalCompanion,
-    ) -> None:
-        self.solve_state, self.first, self._begun, self._start = solve_state, first, begun, start
+    def __init__(self, solve_state: SolveState, begun: Event, first: type[Move] | None = None) -> None:
+        self.solve_state, self.first, self._begun = solve_state, first, begun
+        self._local = 0
         self._over = Event()
         self._workers: list[_SideSearch] = []
         self._error: Exception | None = None
 
     def grow(self, count: int) -> None:
-        """Let there be so many of them, once it is time for any."""
-        while len(self._workers) < count:
-            worker = _SideSearch(self, len(self._workers) + 1)
+        """Let there be so many of them on this machine, once it is time for any."""
+        self.add(count - self._local, LocalCompanion)
+        self._local = max(self._local, count)
+
+    def add(self, count: int, start: Callable[[Maker], Companion]) -> None:
+        """Add some searches.
+
+        `start`: begins a process.
+        """
+        for _ in range(count):
+            worker = _SideSearch(self, len(self._workers) + 1, start)
             self._workers.append(worker)
             worker.thread.start()
 
@@ -97,7 +100,7 @@ class SideSearches(AbstractContextManager["SideSearches"]):
         try:
             if self.may_begin():
                 worker.under_way = True
-                worker.run(self._start(SearchWorker), self._task(worker.stream), self.solve_state, self._over)
+                worker.run(worker.start(SearchWorker), self._task(worker.stream), self.solve_state, self._over)
         except LostCompanionError as error:
             if not self._over.is_set():
                 _LOGGER.warning("search %d beside the solve is lost, which goes on without: %s", worker.stream, error)
@@ -122,8 +125,8 @@ class _SideSearch:
     `under_way`: whether there is a process, or one begins. `searching`: whether it has first plans, and moves follow.
     """
 
-    def __init__(self, workers: SideSearches, stream: int) -> None:
-        self.stream, self.under_way, self.searching = stream, False, False
+    def __init__(self, workers: SideSearches, stream: int, start: Callable[[Maker], Companion]) -> None:
+        self.stream, self.start, self.under_way, self.searching = stream, start, False, False
         self._companion: Companion | None = None
         self._value: int | None = None
         self._bound = 0
