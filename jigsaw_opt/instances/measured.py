@@ -36,7 +36,7 @@ class MeasuredSetting:
     fabric_bandwidth: int = 12 * 10**9
     workers: int = 4
     iterations: int = 3
-    depth: str = "staircase"
+    depth: str = "full"
     objective: Objective = "makespan"
 
 

@@ -86,9 +86,10 @@ def test_a_pipeline_sleeps_beside_other_jobs(tmp_path: Path) -> None:
 
 def test_what_only_training_heeds_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = written(tmp_path, instance())
-    ends("2: unsupported seed; unsupported checkpoint", "run", *files, "--dry", "--seed", 3, "--checkpoint", tmp_path)
+    told = "2: unsupported trusted; unsupported seed; unsupported checkpoint; malformed trusted"
+    ends(told, "run", *files, "--dry", "--seed", 3, "--checkpoint", tmp_path, "--trust", "nope")
     capsys.readouterr()
-    for option in (("--trust", "net:job"), ("--checkpoint", tmp_path, "--checkpoint-every", 2)):
+    for option in (("--trust", "net:job", "--device", "cuda"), ("--checkpoint", tmp_path, "--checkpoint-every", 2)):
         assert run("run", *files, "--dry", *option) == 2
         told = capsys.readouterr().err
         assert all(f"{word}:" in told for word in option if str(word).startswith("--"))

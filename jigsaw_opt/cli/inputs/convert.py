@@ -50,7 +50,7 @@ ARGUMENTS: Arguments = {
     "jobs:": {
         "--workers N": "workers of each job (default: 4)",
         "--iterations N": "iterations of each job (default: 3; of chakra 1, all that the traces hold)",
-        "--depth RULE": "full, staircase, rotation or free (default: staircase)",
+        "--depth RULE": "full, staircase, rotation or free (default: full)",
         "--objective makespan|weighted_completion|period": "objective (default: makespan)",
     },
     "--name NAME": "name of the instance (default: the file's)",
@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     made = convert(form, arguments.profiles, arguments.to, name=name, tell=note, **option)
     if isinstance(made, Instance):
         emit(encode_instance(made), output)
-        warn_of_spb((arguments.depth or "staircase") if made.models else None)
+        warn_of_spb((arguments.depth or "full") if made.models else None)
     else:
         emit(encode_model(made) if isinstance(made, Model) else encode_layers(made), output)
     return 0

@@ -51,7 +51,7 @@ ARGUMENTS: Arguments = {
         "--device cpu|cuda = cpu": "where to run",
         "--backend gloo|nccl = gloo": "nccl: a device for each process",
         "--threads N = 1": "threads of a process on the CPU",
-        "--trust MODULE:FUNCTION *": {"help": "code to import", "dest": "trusted"},
+        "--trust MODULE:FUNCTION *": {"help": "code that a job names, to be imported and run", "dest": "trusted"},
         "--partition FILE": "a pipeline: stages with their layers, which are modules of the model that the"
         " function returns",
         "--warm-up N = 2": "rounds before the clock starts",
@@ -155,6 +155,9 @@ def _print_summary(replay: Replay) -> None:
         "busy",
     )
     print_table(headers, [(row, *_cells(summary)) for row, summary in rows], headers[1:])
+    for row, summary in rows:
+        if summary.measured_us is None:
+            print(f"\n{row}: the run was too short to measure its {name}; --iterations makes it longer")
     if replay.kinds:
         print()
         kinds = [

@@ -26,7 +26,7 @@ _PERIODS = 10
 """Repetitions where nobody says how many."""
 _OF_TRAINING = (
     *("trusted", "partition", "optimiser", "learning_rate", "averaging", "seed", "warm_up"),
-    *("checkpoint", "every", "resume"),
+    *("checkpoint", "every", "resume", "device", "backend"),
 )
 """Settings that only jobs heed that train."""
 _NUMBERS = (
@@ -121,6 +121,9 @@ class ReplaySettings:
             if getattr(self, name) != getattr(ReplaySettings, name):
                 told = f"{argument(name)}: nothing is trained in a dry run, so nobody heeds it"
                 yield Problem(name, told, code="unsupported")
+        for name in self.trusted:
+            if ":" not in name:
+                yield Problem("trusted", f"must be module:function; is {name!r}", code="malformed")
         if self.backend == "nccl" and self.device != "cuda":
             yield Problem("backend", "the backend nccl needs the device cuda", code="not-together")
 

@@ -104,7 +104,7 @@ def _suggestion(word: str, options: list[str]) -> str:
     near = similar(word, options)
     if near is not None:
         return f"did you mean {quoted(near)}?"
-    return "known here: " + ", ".join(map(quoted, options)) if 0 < len(options) <= 8 else ""
+    return "known here: " + ", ".join(map(quoted, sorted(options))) if 0 < len(options) <= 8 else ""
 
 
 Names = dict[str, None]
