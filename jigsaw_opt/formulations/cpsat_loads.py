@@ -56,14 +56,18 @@ def fits(operations: Operations) -> bool:
     return variables <= _MOST_VARIABLES and states < EXACT_IN_64_BITS
 
 
-def build(operations: Operations, limit: int, places: Sequence[ServerGroups], all_present: bool) -> cp_model.CpModel:
-    """Build a model that has a solution wherever there is a plan of makespan or period at most `limit`.
+def build(
+    operations: Operations, known: int, most: int, places: Sequence[ServerGroups], all_present: bool
+) -> LoadsModel:
+    """Build a model that has a solution for every plan of makespan or period at most `most`, and minimises it.
 
-    `all_present`: whether all jobs take their memory all the time; else each only has room alone (specification:
-    memory).
+    `known`: a lower bound. `all_present`: whether all jobs take their memory all the time; else each only has room
+    alone (specification: memory).
     """
     model = new_model()
-    clock = _TimeUnit(limit, -(-limit // _LARGEST_NUMBER) or 1)
+    unit = -(-most // _LARGEST_NUMBER) or 1
+    clock = Limit(model.new_int_var(known // unit, most // unit, "limit"), unit, most)
+    model.minimize(clock.variable)
     counts = [_WorkerCounts(model, operations, clock, job) for job in operations.jobs]
     for each in counts:
         each.add_levels()
@@ -78,18 +82,36 @@ def build(operations: Operations, limit: int, places: Sequence[ServerGroups], al
                 _add_memory(model, present, gpu, server.gpu_memory)
     for place in places:
         _add_transfers(model, operations, clock, counts, place)
-    return model
+    return LoadsModel(model, clock)
 
 
 @dataclass(frozen=True, slots=True)
-class _TimeUnit:
-    """The limit and the unit in which times are counted; `of` rounds down, so sums that fit still fit."""
+class LoadsModel:
+    """A model and its limit."""
 
-    limit: int
+    model: cp_model.CpModel
+    limit: Limit
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What no load exceeds, as a variable that counts units of microseconds, and the most that it may be.
+
+    Times are rounded down to units, so sums that fit still fit, and a value of the variable times the unit is at most
+    the objective that it stands for.
+    """
+
+    variable: cp_model.IntVar
     unit: int
+    most: int
 
     def of(self, time: int) -> int:
+        """Return the number of whole units in a time in microseconds."""
         return time // self.unit
+
+    def least(self, bound: float) -> int:
+        """Return the least objective that a bound on the variable, which is an integer as a float, stands for."""
+        return round(bound) * self.unit
 
 
 @dataclass
@@ -102,7 +124,7 @@ class _WorkerCounts:
 
     model: cp_model.CpModel
     operations: Operations
-    clock: _TimeUnit
+    clock: Limit
     job: OperationGraph
     assigned: dict[int, cp_model.IntVar] = field(default_factory=dict)
     count: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)
@@ -178,20 +200,26 @@ class _WorkerCounts:
         for s, room in self.gpus.items():
             span = critical.least_span_us(job, critical.sites(self.operations, job, {s: room}))
             # A server is a mode only where all workers have room and the least span there ends in time.
-            if room >= job.slots and job.release_us + span <= self.clock.limit:
+            if room >= job.slots and job.release_us + span <= self.clock.most:
                 self.inside[s] = model.new_bool_var(f"{job.name} inside {s}")
                 model.add(sum(self._on_server(s)) == job.slots).only_enforce_if(self.inside[s])
+                self._add_end(span, self.inside[s])
         apart = critical.crossing_span_us(self.operations, job, self.gpus)
-        if apart is not None and job.release_us + apart > self.clock.limit:
-            model.add(self.crossing == 0)
+        if apart is not None:
+            self._add_end(apart, self.crossing)
         model.add_exactly_one(literal for _, literal, _ in self.modes)
+
+    def _add_end(self, span: int, literal: cp_model.IntVar) -> None:
+        """Let the job end within the limit where a literal holds."""
+        end = self.clock.of(self.job.release_us + span)
+        self.model.add(self.clock.variable >= end).only_enforce_if(literal)
 
     def _on_server(self, server: int) -> list[cp_model.IntVar]:
         return [self.assigned[gpu] for gpu in self.operations.cluster.gpus.of_server[server] if gpu in self.assigned]
 
     def add_iterations(self) -> None:
         """Let each iteration last from a block here to the end of what waits for it (specification: barrier)."""
-        room = self.clock.of(self.clock.limit - self.job.release_us)
+        room = self.clock.variable - self.clock.of(self.job.release_us)
         server_of = self.operations.cluster.gpus.server_of
         for gpu in self.assigned:
             s = server_of[gpu]
@@ -242,7 +270,7 @@ def _add_order(model: cp_model.CpModel, counts: Sequence[_WorkerCounts], gpus: S
         model.add(sum(weight * (assigned[before] - assigned[after]) for weight, assigned in weights) >= 0)
 
 
-def _add_work(model: cp_model.CpModel, clock: _TimeUnit, present: Sequence[_WorkerCounts], gpu: int) -> None:
+def _add_work(model: cp_model.CpModel, clock: Limit, present: Sequence[_WorkerCounts], gpu: int) -> None:
     """Fit the blocks of all workers on a GPU between releases and tails (specification: exclusive)."""
     finite = bool(present) and present[0].operations.horizon == "finite"
     ends = [(each.job.release_us, each.least_tail) if finite else (0, 0) for each in present]
@@ -250,7 +278,7 @@ def _add_work(model: cp_model.CpModel, clock: _TimeUnit, present: Sequence[_Work
 
 
 def _add_windows(
-    model: cp_model.CpModel, clock: _TimeUnit, ends: Sequence[tuple[int, int]], work: Terms, capacity: int
+    model: cp_model.CpModel, clock: Limit, ends: Sequence[tuple[int, int]], work: Terms, capacity: int
 ) -> None:
     """Fit all work with at least some head and tail between them: Jackson's bound for each such set.
 
@@ -260,7 +288,9 @@ def _add_windows(
         for tail in _thinned({tail for _, tail in ends}):
             inside = [amount for (h, t), amount in zip(ends, work, strict=True) if h >= head and t >= tail]
             if inside:
-                model.add(sum(inside) <= clock.of(capacity * max(0, clock.limit - head - tail)))
+                # What was rounded down of the limit is less than one unit for each resource.
+                room = capacity * clock.variable + (capacity - 1 if clock.unit > 1 else 0)
+                model.add(sum(inside) <= room - clock.of(capacity * (head + tail)))
 
 
 def _thinned(values: set[int]) -> list[int]:
@@ -297,7 +327,7 @@ def _activations(
 def _add_transfers(
     model: cp_model.CpModel,
     operations: Operations,
-    clock: _TimeUnit,
+    clock: Limit,
     counts: Sequence[_WorkerCounts],
     places: ServerGroups,
 ) -> None:

@@ -18,7 +18,8 @@ from jigsaw_opt.solvers.bounds.packing.column_generation import (
     PackingTest,
     best_pattern,
 )
-from jigsaw_opt.solvers.bounds.relaxation import BoundBudget
+from jigsaw_opt.solvers.bounds.packing.placement_loads import PlacementTest
+from jigsaw_opt.solvers.bounds.relaxation import BoundBudget, BoundContext
 from tests.oracle import optimum
 from tests.random_instances import MICRO, random_instance
 from tests.refusals import carries
@@ -63,6 +64,22 @@ def star(payloads: list[int], servers: int = 3, gpus: int = 2) -> Instance:
     models = {f"m{p}": Model((Segment("a", {"v": 1}, {"v": 0}, p, 0),)) for p in payloads}
     jobs = tuple(Job(f"j{k}", f"m{p}", 2, 1) for k, p in enumerate(payloads))
     return Instance("star", Cluster(hosts, ("hub",), links), models, jobs, "cyclic", "period")
+
+
+@pytest.mark.parametrize("unit", [1, 2**26])
+def test_the_least_load_of_all_placements_is_a_bound_in_whole_units_of_time(unit: int) -> None:
+    # Of 7, 5, 5 and 5 no two sums are 11, and no two workers stand for this.
+    times = [7, 5, 5, 5]
+    models = {f"m{k}": Model((Segment("a", {"v": unit * time}, {"v": 0}, 1, 0),)) for k, time in enumerate(times)}
+    jobs = tuple(Job(f"j{k}", f"m{k}", 1, 1) for k in range(4))
+    cluster = Cluster((Server("s", "v", 2, 10**9, 10**9),))
+    operations = compile_instance(Instance("four", cluster, models, jobs, "finite", "makespan"))
+    assert lower_bound(operations).value == 11 * unit
+    test = PlacementTest(BoundContext(operations))
+    coarse = -(-22 * unit // 2**26)
+    assert 12 * unit - 4 * coarse < test.least(0, 22 * unit, 2, 1.0, BoundBudget()) <= 12 * unit
+    assert test.refutes(12 * unit - 4 * coarse, BoundBudget()) is not None
+    assert test.refutes(12 * unit, BoundBudget()) is None
 
 
 def test_transfers_that_do_not_share_a_link_within_a_period_need_links_of_their_own() -> None:
