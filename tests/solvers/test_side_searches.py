@@ -14,7 +14,9 @@ from jigsaw_opt.instances import load
 from jigsaw_opt.problem import compile_instance
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.search import side_searches
+from jigsaw_opt.solvers.search.driver import Driver
 from jigsaw_opt.solvers.search.side_searches import SideSearches
+from jigsaw_opt.solvers.search.side_worker import SearchNews, SearchTask, SearchWorker
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.solvers.solve_state import SolveState
 from jigsaw_opt.system.companions import LocalCompanion, Maker
@@ -72,7 +74,19 @@ def test_a_process_learns_of_plans_and_bounds(monkeypatch: pytest.MonkeyPatch) -
         wait_for(lambda: bool(asked))
         state.raise_bound(state.proven.value + 1)
         wait_for(lambda: any(news.bound is not None for _, *_, news in asked))
-    assert asked[0][0] == "begin" and asked[0][-1].best == solved.best
+    assert asked[0][0] == "begin" and asked[0][-1].best == solved.incumbent
+
+
+def test_a_worker_tells_no_plan_that_it_was_told() -> None:
+    state = state_of(work_limit=0.1)
+    Driver(state).run()
+    assert state.incumbent is not None
+    known, worker = state.incumbent, SearchWorker()
+    bound, options = state.proven._replace(deadlines=None), Options(threads=1, work_limit=0)
+    task = SearchTask("search", state.operations, options, "", (), bound, stream=1, only=None)
+    worker.begin(task, SearchNews(known))
+    wait_for(lambda: worker.exchange(SearchNews()).ended)
+    assert worker.exchange(SearchNews()).best is None
 
 
 def test_a_solve_goes_on_without_a_process_that_was_killed(caplog: pytest.LogCaptureFixture) -> None:

@@ -17,7 +17,6 @@ from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables
 from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.result import Result, StoppedBy
 from jigsaw_opt.solvers.solve_state import SolveState
-from jigsaw_opt.system.ray_cluster import RayCompanion, cores
 
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.search.side_searches import SideSearches
@@ -78,8 +77,6 @@ def _side_by_side(solve_state: SolveState, operations: Operations) -> StoppedBy 
         SideSearches(solve_state, search.begun, first) as others,
         ThreadPoolExecutor(1, thread_name_prefix="jigsaw-proof") as pool,
     ):
-        if solve_state.options.ray is not None:
-            others.add(cores(), RayCompanion)
         proof = pool.submit(in_context(partial(_prove, solve_state, operations, threads, work, others)))
         # Threads of one interpreter hinder each other.
         reason = search.run(rests=lambda: others.searching and not proof.done())

@@ -14,6 +14,7 @@ from jigsaw_opt.solvers.search.moves import Move
 from jigsaw_opt.solvers.search.side_worker import SearchNews, SearchTask, SearchWorker
 from jigsaw_opt.solvers.solve_state import SolveState
 from jigsaw_opt.system.companions import Companion, LocalCompanion, LostCompanionError, Maker
+from jigsaw_opt.system.ray_cluster import RayCompanion, cores
 
 _LOGGER = logging.getLogger(__name__)
 _START_SECONDS = 1.0
@@ -27,7 +28,7 @@ _PATIENCE_SECONDS = 0.5
 
 
 class SideSearches(AbstractContextManager["SideSearches"]):
-    """Searches beside a solve, none of which outlives the block.
+    """Searches beside a solve, none of which outlives the block: one on each core of a Ray cluster that it names.
 
     One that is lost, as one that was killed, costs what it had found since the last exchange: the solve goes on with
     the others, and a warning says so.
@@ -42,6 +43,8 @@ class SideSearches(AbstractContextManager["SideSearches"]):
         self._over = Event()
         self._workers: list[_SideSearch] = []
         self._error: Exception | None = None
+        if solve_state.options.ray is not None:
+            self.add(cores(), RayCompanion)
 
     def grow(self, count: int) -> None:
         """Let there be so many of them on this machine, once it is time for any."""
@@ -144,9 +147,8 @@ class _SideSearch:
             for record in news.moves:
                 solve_state.credit(record)
             if news.best is not None:
-                solve_state.offer(news.best)
-                # Whether it was better or not, that side need not be told of one that is no better than its own.
-                self._value = solve_state.objective
+                self._value = news.best[0] if self._value is None else min(self._value, news.best[0])
+                solve_state.offer(news.best[1])
             if news.failure:
                 raise LostCompanionError(news.failure)
             self.searching, ended = news.searching and not news.ended, ended or news.ended
@@ -160,7 +162,7 @@ class _SideSearch:
         """Return what the process has not been told yet."""
         incumbent, proven, best, bound = solve_state.incumbent, solve_state.proven, None, None
         if incumbent is not None and (self._value is None or incumbent[0] < self._value):
-            self._value, best = incumbent
+            self._value, best = incumbent[0], incumbent
         if proven.value > self._bound:
             self._bound, bound = proven.value, proven._replace(deadlines=None)
         return SearchNews(best, bound)

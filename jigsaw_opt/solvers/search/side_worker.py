@@ -42,12 +42,13 @@ class SearchTask:
 class SearchNews:
     """What one side has to tell the other one.
 
-    `best`: a plan that is better than all that were told before; None for none. `bound`: a bound likewise.
+    `best`: objective and timetable of a plan that is better than all that were told before; None for none.
+    `bound`: a bound likewise.
     `moves`: what moves came to since the last exchange. `searching`: whether there are first plans, and moves follow.
     `ended`: whether the search has ended. `failure`: what exception ended it; empty for none.
     """
 
-    best: Timetable | None = None
+    best: tuple[int, Timetable] | None = None
     bound: Bound | None = None
     moves: Sequence[MoveRecord] = ()
     searching: bool = False
@@ -81,15 +82,17 @@ class SearchWorker:
         self._take(news)
         incumbent, best = self._state.incumbent, None
         if incumbent is not None and (self._told is None or incumbent[0] < self._told):
-            self._told, best = incumbent
+            self._told, best = incumbent[0], incumbent
         moves = self._state.credited()
         return SearchNews(best, None, moves, self._driver.begun.is_set(), ended, self._failure)
 
     def _take(self, news: SearchNews) -> None:
         if news.bound is not None:
             self._state.raise_bound(*news.bound)
-        if news.best is not None and self._state.offer(news.best) is not None:
-            self._told = self._state.objective
+        if news.best is not None:
+            # By its own objective, as the search may have found a better one meanwhile.
+            self._told = news.best[0] if self._told is None else min(self._told, news.best[0])
+            self._state.offer(news.best[1])
 
     def _search(self) -> None:
         try:

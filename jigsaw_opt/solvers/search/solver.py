@@ -8,9 +8,10 @@ from typing import ClassVar
 from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.greedy.heuristic import require_size
 from jigsaw_opt.solvers.options import LIMITS
-from jigsaw_opt.solvers.result import Result
+from jigsaw_opt.solvers.result import Result, StoppedBy
 from jigsaw_opt.solvers.search.driver import Driver
 from jigsaw_opt.solvers.search.moves import Move
+from jigsaw_opt.solvers.search.side_searches import SideSearches
 from jigsaw_opt.solvers.solve_state import SolveState
 
 
@@ -21,7 +22,7 @@ class Search(OrtoolsSolver):
     Parameters
     ----------
     moves
-        Classes of moves beside the registered ones.
+        Classes of moves beside the registered ones, made by the first of several searches.
     """
 
     name: str = "search"
@@ -29,7 +30,7 @@ class Search(OrtoolsSolver):
     moves: tuple[type[Move], ...] = ()
 
     memory_in_time: ClassVar[bool] = True
-    takes: ClassVar[tuple[str, ...]] = (*LIMITS, "params")
+    takes: ClassVar[tuple[str, ...]] = (*LIMITS, "params", "ray")
 
     def run(self, solve_state: SolveState) -> Result:
         """Solve the instance.
@@ -40,7 +41,15 @@ class Search(OrtoolsSolver):
             For more blocks than a plan is written for.
         """
         require_size(solve_state.operations)
-        return solve_state.conclude(Driver(solve_state, moves=self.moves).run, engines=["ortools"])
+        return solve_state.conclude(lambda: self._searched(solve_state), engines=["ortools"])
+
+    def _searched(self, solve_state: SolveState) -> StoppedBy:
+        search = Driver(solve_state, moves=self.moves)
+        with SideSearches(solve_state, search.begun) as others:
+            others.grow(solve_state.options.threads - 1)
+            reason = search.run()
+            others.wait()
+        return reason
 
 
 SEARCH = Search()
