@@ -119,9 +119,16 @@ def sites(operations: Operations, job: OperationGraph, gpus: dict[int, int]) -> 
         for s in servers:
             server = operations.cluster.servers[s]
             room[server.gpu_type, deepest_level(job, server.gpu_memory)] += gpus[s]
-        for ready in _ready_us(job, room):
-            found[Site(ready, channel, exchange_over(job, channel))] = None
+        found.update(dict.fromkeys(sites_over(job, room, channel)))
     return tuple(found)
+
+
+def sites_over(job: OperationGraph, room: Counter[tuple[str, int]], channel: Channel) -> tuple[Site, ...]:
+    """Return the sites of a job on some GPUs, one for each type of GPU that may hold the slot at the last level.
+
+    `room`: number of these GPUs by type and deepest level that they have the memory for.
+    """
+    return tuple(Site(ready, channel, exchange_over(job, channel)) for ready in _ready_us(job, room))
 
 
 def _areas(operations: Operations, job: OperationGraph, gpus: dict[int, int]) -> Iterator[tuple[list[int], Channel]]:

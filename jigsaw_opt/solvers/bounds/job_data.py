@@ -99,7 +99,7 @@ def _job_class(operations: Operations, classes: Sequence[GpuClass], job: Operati
     gpus = critical.usable_gpus(operations, job)
     sites = critical.sites(operations, job, gpus)
     blocks = _blocks(operations, classes, job, gpus)
-    tails = _tails(job, sites, blocks)
+    tails = least_tails(job, sites, blocks)
     return JobClass(
         gpus=gpus,
         sites=sites,
@@ -126,7 +126,9 @@ def _blocks(
     return blocks if any(len(times) == job.levels for times in blocks.values()) else {}
 
 
-def _tails(job: OperationGraph, sites: Sequence[critical.Site], blocks: dict[int, tuple[int, ...]]) -> tuple[int, ...]:
+def least_tails(
+    job: OperationGraph, sites: Sequence[critical.Site], blocks: dict[int, tuple[int, ...]]
+) -> tuple[int, ...]:
     """Return, by level, the least time from the end of a block to that of its iteration, over all sites and classes."""
     least: list[int | None] = [None] * job.levels
     for times in set(blocks.values()):

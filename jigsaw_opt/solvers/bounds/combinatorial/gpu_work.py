@@ -39,16 +39,25 @@ GPU_WORK = Relaxation("gpu_work", _bounds, instant=True, moves=True)
 """The relaxation registered as ``gpu_work``."""
 
 
-def gpu_resources(context: BoundContext) -> list[Resource]:
-    """Return GPU time at several price vectors: one price for all classes, classes alone, and the best prices found."""
-    classes, servers = context.gpu_classes, context.operations.cluster.servers
+def _dual_search(context: BoundContext) -> _DualSearch:
     # A job without any GPU for its last level has no plan, and its work is not known.
-    dual = _DualSearch([data for data in context.job_data if data.job_class.blocks], classes)
-    vectors = [prices for prices in _unit_prices(len(classes)) if dual.load(prices)]
-    if len(classes) > 1 and vectors:
+    return _DualSearch([data for data in context.job_data if data.job_class.blocks], context.gpu_classes)
+
+
+def price_vectors(context: BoundContext) -> list[PriceVector]:
+    """Return price vectors: one price for all classes, classes alone, and the best prices found."""
+    dual = context.shared(_dual_search)
+    vectors = [prices for prices in _unit_prices(len(context.gpu_classes)) if dual.load(prices)]
+    if len(context.gpu_classes) > 1 and vectors:
         vectors.append(dual.search(max(vectors, key=dual.load)))
-    found = []
-    for prices in vectors:
+    return vectors
+
+
+def gpu_resources(context: BoundContext) -> list[Resource]:
+    """Return GPU time at several price vectors."""
+    classes, servers = context.gpu_classes, context.operations.cluster.servers
+    dual, found = context.shared(_dual_search), []
+    for prices in context.shared(price_vectors):
         demands = [
             dual.demand(data, prices) if data.job_class.blocks else None for data in checking_deadline(context.job_data)
         ]

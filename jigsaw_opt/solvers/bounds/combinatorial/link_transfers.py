@@ -30,7 +30,11 @@ LINK_TRANSFERS = Relaxation(
 
 def link_resources(context: BoundContext) -> list[Resource]:
     """Return the links that leave servers, racks and so on, and each link without which some job finds no room."""
-    cluster, job_data = context.operations.cluster, context.job_data
+    return link_demands(context.operations.cluster, context.job_data)
+
+
+def link_demands(cluster: Cluster, job_data: Sequence[JobData]) -> list[Resource]:
+    """Return these links with the demands of some jobs, or of some placements of jobs."""
     if not any(data.job_class.crosses and data.job_class.ring for data in job_data):
         return []
     found = [each for partition in server_partitions(cluster) for each in _boundaries(cluster, job_data, partition)]
@@ -71,6 +75,9 @@ def _fewest(data: JobData, group: Sequence[int]) -> int:
         left, count = left - gpus, count + 1
         if left <= 0:
             break
+    # Where each server is a group, a placement on several servers is one on several groups.
+    if data.job_class.crosses and len(set(group)) == len(group):
+        count = max(count, 2)
     return count if count > 1 else 0
 
 

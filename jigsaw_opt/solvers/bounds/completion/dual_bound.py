@@ -8,7 +8,7 @@ bound; that is its deadline (fixing by reduced costs).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from jigsaw_opt.problem.costs import ceil_div
@@ -27,13 +27,15 @@ class DualTerm(NamedTuple):
     """Charge of a job complete at ``e`` for its work in an interval: ``share * max(0, inside - late(e - end))``.
 
     `end`: end of the interval, in microseconds. `inside`: work that is not done before the interval. `share`: price of
-    a unit of work, in parts of one over `UNIT`. `late`: most work in the last moments of the job.
+    a unit of work, in parts of one over `UNIT`. `late`: most work in the last moments of the job. `corners`: lengths
+    between which the charge is linear, see `Profile.corners`.
     """
 
     end: int
     inside: int
     share: int
     late: Profile
+    corners: Collection[int]
 
 
 class CompletionCost:
@@ -46,7 +48,7 @@ class CompletionCost:
     def __init__(self, own: int, price: int, terms: Sequence[DualTerm] = ()) -> None:
         self._price, self._terms = price, terms
         # An interval meets a corner of the job's profile, or its work inside begins or stops to count.
-        corners = {term.end + length for term in terms for length in term.late.corners(term.inside)}
+        corners = {term.end + length for term in terms for length in term.corners}
         self._corners = sorted({own, *(end for end in corners if end > own)})
 
     def at(self, end: int) -> int:
@@ -95,6 +97,30 @@ class CompletionCost:
         return value - _FILTER * size, value + _FILTER * size
 
 
+class CostOfKinds:
+    """Cost of the completion time of a job with several kinds of placement, each with a cost of its own."""
+
+    def __init__(self) -> None:
+        self._costs: list[tuple[tuple[int, int], CompletionCost]] = []
+
+    def add(self, cost: CompletionCost) -> tuple[int, int]:
+        """Add the cost of one kind, and return its least value and the first completion time that has it."""
+        self._costs.append((cost.cheapest(), cost))
+        return self._costs[-1][0]
+
+    def cheapest(self) -> tuple[int, int]:
+        """Return the least cost and a completion time that has it."""
+        return min(cheapest for cheapest, _ in self._costs)
+
+    def latest(self, most: int) -> int | None:
+        """Return the last completion time of cost at most `most`, over all kinds; None where there is no last one."""
+        ends = [cost.latest(most) for (value, _), cost in self._costs if value <= most]
+        if not ends:
+            return self.cheapest()[1]
+        found = [end for end in ends if end is not None]
+        return max(found) if len(found) == len(ends) else None
+
+
 class DualBound:
     """A bound on the weighted sum of completion times, in exact integers.
 
@@ -102,7 +128,7 @@ class DualBound:
     each job's completion time.
     """
 
-    def __init__(self, constants: Mapping[str, int], costs: Sequence[CompletionCost]) -> None:
+    def __init__(self, constants: Mapping[str, int], costs: Sequence[CompletionCost | CostOfKinds]) -> None:
         self.constants, self._costs = constants, costs
         self._cheapest = [cost.cheapest() for cost in costs]
         self._total = sum(constants.values()) + sum(value for value, _ in self._cheapest)

@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jigsaw_opt.formulations.linear import NO_ENTRIES, ProgramBuilder
 from jigsaw_opt.problem.clock import checking_deadline
-from jigsaw_opt.solvers.bounds.completion.dual_bound import UNIT, CompletionCost, DualBound, DualTerm
+from jigsaw_opt.solvers.bounds.completion.dual_bound import UNIT, CompletionCost, CostOfKinds, DualBound, DualTerm
+from jigsaw_opt.solvers.bounds.completion.placement_kinds import (
+    PlacementKind,
+    kind_resources,
+    placement_kinds,
+    whole_jobs,
+)
 from jigsaw_opt.solvers.bounds.completion.program import (
     CompletionProgram,
     Inequality,
@@ -45,6 +51,8 @@ _TOLERANCE = 1e-6
 """Share by which an interval must be too narrow, or a completion time cheaper, to count."""
 _STEP_WORK = 3e-8
 """Seconds for one interval and completion time."""
+_TERM_WORK = 4e-5
+"""Seconds for the charge of one kind of placement for one interval, at all its completion times."""
 
 
 class _EnergeticInterval(NamedTuple):
@@ -58,16 +66,16 @@ class _EnergeticInterval(NamedTuple):
 class _EnergeticResource:
     """A resource, and the work of jobs on it between any two moments."""
 
-    def __init__(self, resource: Resource, job_data: Sequence[JobData]) -> None:
+    def __init__(self, resource: Resource, kinds: Sequence[PlacementKind]) -> None:
         self.capacity = resource.capacity
-        pairs = enumerate(checking_deadline(zip(job_data, resource.demands, strict=True)))
-        self.profiles = {k: both for k, (data, demand) in pairs if (both := profiles(data, demand))}
+        pairs = enumerate(checking_deadline(zip(kinds, resource.demands, strict=True)))
+        self.profiles = {k: both for k, (kind, demand) in pairs if (both := profiles(kind.data, demand))}
         self.work = {k: demand.work for k in self.profiles if (demand := resource.demands[k])}
-        self.release = [data.job.release_us for data in job_data]
+        self.release = [kind.data.job.release_us for kind in kinds]
 
-    def inside(self, job: int, start: int) -> int:
-        """Return the work of a job that cannot be done by `start`."""
-        return max(0, self.work[job] - self.profiles[job][0].at(start - self.release[job]))
+    def inside(self, kind: int, start: int) -> int:
+        """Return the work of a kind that cannot be done by `start`."""
+        return max(0, self.work[kind] - self.profiles[kind][0].at(start - self.release[kind]))
 
     def too_narrow(self, mixture: Sequence[tuple[int, int, float]], moments: Floats) -> Floats:
         """Return by how much a mixture of completion times exceeds the capacity between any two moments."""
@@ -75,10 +83,10 @@ class _EnergeticResource:
 
         # Rows are starts of intervals, columns are their ends.
         excess = -self.capacity * (moments[None, :] - moments[:, None])
-        for job, end, share in checking_deadline(mixture):
-            if job in self.profiles:
-                early, late = self.profiles[job]
-                left = self.work[job] - early.near(moments - self.release[job])
+        for kind, end, share in checking_deadline(mixture):
+            if kind in self.profiles:
+                early, late = self.profiles[kind]
+                left = self.work[kind] - early.near(moments - self.release[kind])
                 excess = excess + share * np.maximum(0, left[:, None] - late.near(end - moments)[None, :])
         found: Floats = np.where(moments[None, :] > moments[:, None], excess, 0)
         return found
@@ -86,7 +94,10 @@ class _EnergeticResource:
 
 def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
     shared = context.shared(SharedProgram)
-    for dual in energetic_bounds(shared.program, shared.resources, context.job_data, budget):
+    moving = bool(context.operations.instance.moving_jobs)
+    kinds = whole_jobs(context) if moving else placement_kinds(context)
+    resources = shared.resources if moving else kind_resources(context, kinds)
+    for dual in energetic_bounds(shared.program, resources, kinds, budget):
         if dual.value > known:
             known = dual.value
             yield shared.bound(dual, f"{shared.program.reason}, and windows of time")
@@ -97,19 +108,19 @@ ENERGETIC_INTERVALS = Relaxation("energetic_intervals", _bounds, frozenset({"wei
 
 
 def energetic_bounds(
-    program: CompletionProgram, resources: Sequence[Resource], job_data: Sequence[JobData], budget: BoundBudget
+    program: CompletionProgram, resources: Sequence[Resource], kinds: Sequence[PlacementKind], budget: BoundBudget
 ) -> Iterator[DualBound]:
     """Yield bounds from intervals on all resources, together with the inequalities in use of a solved program."""
-    energetic = [_EnergeticResource(resource, job_data) for resource in resources]
-    master = _ConvexifiedMaster(program, energetic)
-    moments = _moments(program, job_data)
+    energetic = [_EnergeticResource(resource, kinds) for resource in resources]
+    master = _ConvexifiedMaster(program, energetic, kinds)
+    moments = _moments(program, [kind.data for kind in kinds])
     for _ in range(_ROUNDS):
         if budget.spent or not master.solve():
             return
-        budget.charge(_STEP_WORK * master.steps(len(moments)))
         dual = master.dual()
+        budget.charge(_STEP_WORK * master.steps(len(moments)) + _TERM_WORK * master.terms)
         yield dual
-        if not (master.add_intervals(moments) | master.add_completions(dual.completions)):
+        if not (master.add_intervals(moments) | master.add_completions()):
             return
 
 
@@ -129,10 +140,13 @@ def _moments(program: CompletionProgram, job_data: Sequence[JobData]) -> Floats:
 class _ConvexifiedMaster:
     """The linear program over mixtures of completion times of each job."""
 
-    def __init__(self, program: CompletionProgram, energetic: Sequence[_EnergeticResource]) -> None:
-        self._weights, self._own, self._energetic = program.weights, program.own, energetic
+    def __init__(
+        self, program: CompletionProgram, energetic: Sequence[_EnergeticResource], kinds: Sequence[PlacementKind]
+    ) -> None:
+        self._weights, self._own, self._energetic, self._kinds = program.weights, program.own, energetic, kinds
         self._rows = program.used()
         self._intervals: dict[_EnergeticInterval, None] = {}
+        self._corners: dict[tuple[int, _EnergeticInterval], frozenset[int]] = {}
         self._completions: dict[tuple[int, int], None] = {}
         self._scale = float(max(1, *self._own))
         builder = ProgramBuilder()
@@ -143,13 +157,14 @@ class _ConvexifiedMaster:
         self._engine = HighsEngine(builder.program())
         # So late a completion time loads hardly any interval, which lets the first program have a solution.
         latest = 4 * max(*map(int, program.completions), *self._own)
-        for job, own in enumerate(checking_deadline(self._own)):
-            for end in {own, int(program.completions[job]), latest}:
-                self._add_completion(job, end)
+        for number, kind in enumerate(checking_deadline(kinds)):
+            own = kind.data.completion
+            for end in {own, max(own, int(program.completions[kind.job])), latest}:
+                self._add_completion(number, end)
 
     def steps(self, moments: int) -> int:
         """Return the size of the search for intervals."""
-        return moments * moments * len(self._energetic) * len(self._completions)
+        return moments * moments * len(self._energetic) * len(self._mixture())
 
     def solve(self) -> bool:
         """Find the best mixture and its multipliers; return whether there is one."""
@@ -160,23 +175,34 @@ class _ConvexifiedMaster:
         """Return the bound that the multipliers prove, in exact integers."""
         rows, intervals = self._shares()
         capacity = sum(share * self._capacity(interval) for interval, share in intervals)
-        prices = enumerate(prices_left(self._weights, rows))
-        costs = [CompletionCost(self._own[job], price, self._dual_terms(job, intervals)) for job, price in prices]
+        prices = prices_left(self._weights, rows)
+        costs: list[CostOfKinds] = [CostOfKinds() for _ in prices]
+        self._cheapest, self.terms = [], 0
+        for number, kind in enumerate(checking_deadline(self._kinds)):
+            terms = self._dual_terms(number, intervals)
+            cost = CompletionCost(kind.data.completion, prices[kind.job], terms)
+            self._cheapest.append(costs[kind.job].add(cost))
+            self.terms += len(terms)
         return DualBound({**constants(rows), "capacity of energetic intervals": -capacity}, costs)
 
-    def add_completions(self, completions: Sequence[int]) -> bool:
-        """Add the cheapest completion time that the last bound found for each job; return whether one was new."""
-        fresh = [both for both in enumerate(completions) if both not in self._completions]
-        for job, end in checking_deadline(fresh):
-            self._add_completion(job, end)
+    def add_completions(self) -> bool:
+        """Add the cheapest completion times that the last bound found; return whether one was new."""
+        limits = self._found.duals[: len(self._own)].tolist()
+        fresh = [
+            (number, end)
+            for number, (value, end) in enumerate(self._cheapest)
+            if (number, end) not in self._completions
+            and value / UNIT / self._scale < limits[self._kinds[number].job] * (1 - _TOLERANCE)
+        ]
+        for kind, end in checking_deadline(fresh):
+            self._add_completion(kind, end)
         return bool(fresh)
 
     def add_intervals(self, moments: Floats) -> bool:
         """Add the intervals that the mixture fills most beyond their capacity; return whether there were any."""
         import numpy as np
 
-        shares = zip(self._completions, self._found.values.tolist(), strict=True)
-        mixture = [(job, end, share) for (job, end), share in shares if share > _TOLERANCE]
+        mixture = self._mixture()
         before = len(self._intervals)
         for number, resource in enumerate(self._energetic):
             excess = resource.too_narrow(mixture, moments) / resource.capacity
@@ -185,6 +211,11 @@ class _ConvexifiedMaster:
                 if excess[start, end] > _TOLERANCE * self._scale:
                     self._add_interval(_EnergeticInterval(number, int(moments[start]), int(moments[end])))
         return len(self._intervals) > before
+
+    def _mixture(self) -> list[tuple[int, int, float]]:
+        """Return the kinds of placement and completion times that the solved program mixes, with their shares."""
+        shares = zip(self._completions, self._found.values.tolist(), strict=True)
+        return [(kind, end, share) for (kind, end), share in shares if share > _TOLERANCE]
 
     def _shares(self) -> tuple[list[tuple[Inequality, int]], list[tuple[_EnergeticInterval, int]]]:
         """Return the positive multipliers in parts of one over `UNIT`.
@@ -207,28 +238,32 @@ class _ConvexifiedMaster:
         # it exactly.
         return within_weights(self._weights, rows), intervals
 
-    def _dual_terms(self, job: int, intervals: Sequence[tuple[_EnergeticInterval, int]]) -> list[DualTerm]:
-        """Return the terms that charge a job for intervals with their multipliers."""
-        return [
-            DualTerm(interval.end, inside, share, resource.profiles[job][1])
-            for interval, share in intervals
-            if job in (resource := self._energetic[interval.resource]).profiles
-            and (inside := resource.inside(job, interval.start))
-        ]
+    def _dual_terms(self, kind: int, intervals: Sequence[tuple[_EnergeticInterval, int]]) -> list[DualTerm]:
+        """Return the terms that charge a kind of placement for intervals with their multipliers."""
+        terms = []
+        for interval, share in intervals:
+            resource = self._energetic[interval.resource]
+            if kind in resource.profiles and (inside := resource.inside(kind, interval.start)):
+                late = resource.profiles[kind][1]
+                if (kind, interval) not in self._corners:
+                    self._corners[kind, interval] = frozenset(late.corners(inside))
+                terms.append(DualTerm(interval.end, inside, share, late, self._corners[kind, interval]))
+        return terms
 
-    def _add_completion(self, job: int, end: int) -> None:
+    def _add_completion(self, kind: int, end: int) -> None:
+        job = self._kinds[kind].job
         entries = [(job, 1.0)]
         for number, row in enumerate(self._rows, len(self._own)):
             if job in row.factors:
                 factor = Fraction(row.factors[job], sum(row.factors.values()))
                 entries.append((number, float(factor * end) / self._scale))
         for number, interval in enumerate(self._intervals, len(self._own) + len(self._rows)):
-            if load := self._load(job, end, interval):
+            if load := self._load(kind, end, interval):
                 entries.append((number, load))
         places, values = zip(*entries, strict=True)
         cost = self._weights[job] * end / self._scale
         self._engine.add_column(cost, places, values)
-        self._completions[job, end] = None
+        self._completions[kind, end] = None
 
     def _add_interval(self, interval: _EnergeticInterval) -> None:
         if interval not in self._intervals:
@@ -242,12 +277,12 @@ class _ConvexifiedMaster:
     def _capacity(self, interval: _EnergeticInterval) -> int:
         return self._energetic[interval.resource].capacity * (interval.end - interval.start)
 
-    def _load(self, job: int, end: int, interval: _EnergeticInterval) -> float:
+    def _load(self, kind: int, end: int, interval: _EnergeticInterval) -> float:
         """Return the share of an interval that a job fills if it is complete at `end`."""
         resource = self._energetic[interval.resource]
-        if job not in resource.profiles:
+        if kind not in resource.profiles:
             return 0.0
-        work = max(0, resource.inside(job, interval.start) - resource.profiles[job][1].at(end - interval.end))
+        work = max(0, resource.inside(kind, interval.start) - resource.profiles[kind][1].at(end - interval.end))
         return work / self._capacity(interval)
 
     def _least(self, row: Inequality) -> float:
