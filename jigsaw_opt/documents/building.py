@@ -128,6 +128,7 @@ class InstanceBuilder:
         """
         self._cluster.setdefault("licences", {})[name] = count
 
+    @typed
     def add_cluster(self, cluster: Cluster) -> None:
         """Add all servers, switches, links, route policies, power caps and licences of a cluster."""
         for key, parts in plain(cluster, flat=True).items():

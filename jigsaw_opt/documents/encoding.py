@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from jigsaw_opt.arguments import typed
 from jigsaw_opt.problem import Instance, Iteration, JobPlan, Model, Phase, Plan
 from jigsaw_opt.problem.measured.layers import LayerGraph
 from jigsaw_opt.problem.plan import Block, Execution, TaskGraphIteration, TaskGraphJobPlan, Transfer
@@ -28,6 +29,7 @@ def canonical_json(instance: Instance) -> bytes:
     return json.dumps(plain(instance, flat=True), ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
 
 
+@typed
 def instance_sha256(instance: Instance) -> str:
     """Return the SHA-256 of the canonical form in lower-case hex, as plans state it (specification: hash)."""
     return instance.noted("sha256", lambda: hashlib.sha256(canonical_json(instance)).hexdigest())

@@ -8,7 +8,7 @@ barrier is a barrier among its GPUs, or on one GPU a block that takes no time.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jigsaw_opt.documents.readers.chakra.trace import (
     COLLECTIVE,
@@ -33,12 +33,14 @@ class ChakraTraces:
     `gpus`: by rank, the name of its GPU; GPUs without work have no trace. `nodes`: by rank, its nodes in the order of
     the plan. `all_reduces`: how many transfers are written as all-reduces of their bytes. `unsaid`: how many waits
     between GPUs no transfer stands for, so that the traces do not state them.
+    `turns`: GPUs whose memory all jobs together exceed, and licences that they do, which traces do not state either.
     """
 
     gpus: tuple[str, ...]
     nodes: tuple[tuple[ChakraNode, ...], ...]
     all_reduces: int
     unsaid: int
+    turns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,10 @@ def chakra_traces(instance: Instance, plan: Plan) -> ChakraTraces:
     network = planned_network(operations, timetable, within_slots=True)
     starts = network.with_milestones(starts_of(timetable), plan.period_us)
     named = _named(operations, gpus_of(operations, timetable), [len(job.iterations) for job in timetable.plans])
-    return _Writer(operations, network, starts, named).traces()
+    cluster, scarce = instance.cluster, [f"licence {each.name}" for each in instance.scarce_capacities]
+    needed = {gpu: size + network.activation_bytes[gpu] for gpu, size in sorted(network.memory_bytes.items())}
+    full = [f"GPU {cluster.gpu_name(*gpu)}" for gpu in needed if needed[gpu] > cluster.servers[gpu[0]].gpu_memory]
+    return replace(_Writer(operations, network, starts, named).traces(), turns=(*full, *scarce))
 
 
 def _named(operations: Operations, gpus: list[list[Gpu]], iterations: list[int]) -> list[_NamedActivity]:

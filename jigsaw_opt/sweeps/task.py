@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from jigsaw_opt.sweeps.record import Record
 
@@ -47,6 +47,7 @@ class TaskOutcome:
         return {"key": self.task.key, **self.task.labels, "error": self.error, **self.values}
 
 
+@runtime_checkable
 class SweepEngine(Protocol):
     """Something that runs tasks."""
 

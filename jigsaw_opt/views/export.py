@@ -125,6 +125,8 @@ def _chakra(instance: Instance, plan: Plan) -> Exported:
         notes.append(f"written as all-reduces, as a plan times them: {transfers} among several GPUs")
     if made.unsaid:
         notes.append(f"not in the traces: {counted(made.unsaid, 'wait')} between GPUs that share no transfer")
+    if made.turns:
+        notes.append(f"not in the traces: that jobs take turns, as all of them exceed {named(list(made.turns))}")
     return Exported({f"plan.{rank}.et": encode_trace(nodes) for rank, nodes in enumerate(made.nodes)}, tuple(notes))
 
 

@@ -104,8 +104,8 @@ def test_sacct_without_our_columns_is_told_how_to_print_them() -> None:
     assert problem.startswith(
         "t:1: no column 'Submit', 'AllocTRES' (print it with TZ=UTC sacct -X -P -o JobID,State,Submit"
     )
-    (problem,) = problems("slurm", "JobID     Submit\n1   b\n")
-    assert problem.startswith("t:1: no bars between columns (print it with TZ=UTC sacct -X -P -o ")
+    (problem,) = problems("slurm", "JobID;Submit\n1;b\n")
+    assert problem.startswith("t:1: no bars between columns, but ';' (print it with TZ=UTC sacct -X -P -o ")
 
 
 def test_dates_under_a_column_of_numbers_lead_to_the_column_of_dates() -> None:

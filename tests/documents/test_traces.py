@@ -180,7 +180,8 @@ def test_semicolons_and_decimal_commas() -> None:
         TraceJob("a", 1_800_000_000, "seconds", 4, 8100),
         TraceJob("b", 3_600_000_000, "seconds", 2, 3600),
     )
-    assert decode_workload(text.replace(",", ".").replace(";", "\t")).jobs == decode_workload(text).jobs
+    for sign in "\t|":
+        assert decode_workload(text.replace(",", ".").replace(";", sign)).jobs == decode_workload(text).jobs
     assert decode_workload("sep=;\n" + text).jobs == decode_workload(text).jobs
     assert problems("csv", "submit_h;gpus;duration_h\n1;1,000;1\n2;1;1.000,5\n") == [
         "t:2: gpus is a whole number, not '1,000'",

@@ -317,7 +317,12 @@ def test_a_barrier_between_many_blocks_is_one_node_for_each_gpu() -> None:
         (barrier,) = (it for it in nodes if it.kind == COLLECTIVE and it.after)
         assert barrier.attributes["comm_type"] == Collective.BARRIER and barrier.start_us == 60
         assert all(barrier.number in it.after for it in nodes if it.name.startswith("j 1 ") and it.kind == COMPUTE)
-    assert earliest_end(traces) == 120
+    assert earliest_end(traces) == 120 and not traces.turns
+    alone = TaskGraph((Slot("a", 1),), blocks[:1], (), (), "job")
+    jobs = tuple(TaskGraphJob(name, alone, 1) for name in "ij")
+    instance = Instance("turns", Cluster((Server("s", "v", 1, 1, 10**6),)), {}, jobs)
+    plan = solve(instance, "greedy").plan
+    assert plan is not None and chakra_traces(instance, plan).turns == ("GPU s/0",)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -148,7 +148,9 @@ def test_the_command_line_hands_them_through(tmp_path: Path, capsys: pytest.Capt
     assert main(["solve", "server/weighted", "--solver", "cpsat", "-q", *asked, *values]) == 0
     text = log.read_text()
     assert "linearization_level: 2" in text and "log_prefix" in text
-    assert main(["solve", "server/weighted", "--engine-parameter", "wrong=1", "--engine-parameter", "w=true"]) == 2
+    log.unlink()
+    assert main(["solve", "server/weighted", *asked, "--engine-parameter", "wrong=1", *values[:1], "w=true"]) == 2
+    assert not log.exists()
     assert main(["solve", "server/weighted", "--engine-parameter", "wrong"]) == 2
     told = capsys.readouterr().err
     assert "'wrong'" in told and "'w'" in told and "NAME=VALUE" in told

@@ -147,7 +147,8 @@ def test_repairs_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main([*call, "--at", "-3", "--kinds", "rack"]) == 2
     told = capsys.readouterr().err
     assert "--kinds" in told and "rack" in told and "--at" in told and "at least 0" in told
-    assert main([*call, "--repair", "-1"]) == 2
+    assert main([*call, "--repair", "nan"]) == 2
+    assert "--repair" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import MissingEngineError, PluginError, UsageError, WrongPlanError
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem import Instance, Operations, compile_instance
@@ -124,7 +125,7 @@ def test_the_name_of_an_instance_is_refused_with_what_gives_one(pair: Instance) 
     with misuse("wrong-type method", naming=["'scripted'"]):
         solve(pair, Scripted)  # type: ignore[arg-type]
     with misuse("wrong-type instance", naming=["Instance", "dict"]):
-        solve({}, "greedy")  # type: ignore[arg-type]
+        instance_sha256({})  # type: ignore[arg-type]
     for argument in ("start", "fix"):
         with misuse(f"wrong-type {argument}"):
             solve(pair, "greedy", **{argument: 3})  # type: ignore[arg-type]

@@ -82,8 +82,8 @@ def size_of(text: str) -> int:
     found = _SIZE.fullmatch(text)
     size = float(found[1]) * _UNITS[found[2]] if found else 0
     exact = int(text) if text.isascii() and text.isdigit() else int(size)
-    if not 1 <= exact < 2**53:
-        raise argparse.ArgumentTypeError(f"a size is at least 1 byte, as in 32GB or 34359738368, not {text!r}")
+    if not (found and exact < 2**53):
+        raise argparse.ArgumentTypeError(f"a size is a number of bytes, as in 32GB or 34359738368, not {text!r}")
     return exact
 
 

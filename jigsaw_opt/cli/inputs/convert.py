@@ -15,6 +15,7 @@ from jigsaw_opt.errors import malformed
 _LONGEST = 15
 _SIZES = ("parameter_bytes", "activation_bytes")
 _OWN = ("command", "debug", "format", "profiles", "to", "name", "output", "run")
+EXAMPLE = "jigsaw convert pipedream vgg16.graph.txt --gpu-type v100 -o instance.json"
 ARGUMENTS: Arguments = {
     "format pipedream|deeppool|kineto|chakra|huggingface|jsplib": "format; DAPPLE's profiles are pipedream's, kineto"
     " is a trace of the PyTorch profiler, chakra are the execution traces of a job's ranks, huggingface is a"

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from jigsaw_opt.cli.common.arguments import PLAN, Arguments
 from jigsaw_opt.cli.common.options import instance_and_plan
 from jigsaw_opt.cli.common.output import emit, ended, print_json, print_table, require_output
+from jigsaw_opt.cli.common.parser import option_of
+from jigsaw_opt.errors import spelled_by
 
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.failures import Failure
@@ -32,7 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.views.failures_page import failures_html, worst_first
 
     require_output(arguments.output, arguments.instance, arguments.plan)
-    options = None if arguments.repair is None else Options(arguments.repair, seed=arguments.seed)
+    with spelled_by(lambda name, _: "--repair" if name == "time_limit" else option_of(name)):
+        options = None if arguments.repair is None else Options(arguments.repair, seed=arguments.seed)
     instance, plan = instance_and_plan(arguments)
     kinds = [name.strip() for name in arguments.kinds.split(",")]
     found = failures(instance, plan, kinds, pairs=arguments.pairs, at_us=arguments.at, repair=options)

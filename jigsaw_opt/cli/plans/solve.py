@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from jigsaw_opt.cli.common.arguments import PROGRESS, SEED, Arguments
 from jigsaw_opt.cli.common.options import effort
@@ -109,24 +109,27 @@ def _line_writer(path: Path | None) -> Iterator[Callable[[str], None] | None]:
     from jigsaw_opt.documents.file_bytes import unwritable
 
     faults: list[OSError] = []
+    file: TextIO | None = None
 
-    def write(line: str) -> None:
+    def write(*lines: str) -> None:
+        nonlocal file
         if not faults:
             try:
-                print(line, file=file, flush=True)
+                if file is None:  # A solve that is refused leaves no file.
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    file = path.open("w", encoding="utf-8")
+                file.writelines(f"{line}\n" for line in lines)
+                file.flush()
             except OSError as error:
                 faults.append(error)
 
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("w", encoding="utf-8")
-    except OSError as error:
-        raise unwritable(path, error) from error
-    try:
         yield write
+        write()
     finally:
         try:
-            file.close()
+            if file is not None:
+                file.close()
         except OSError as error:
             faults.append(error)
         if faults:

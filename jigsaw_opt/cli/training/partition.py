@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from math import prod
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.cli.common.arguments import Arguments
 from jigsaw_opt.cli.common.options import layer_graph
 from jigsaw_opt.cli.common.output import emit, print_json, print_table, require_output
-from jigsaw_opt.cli.common.parser import whole_numbers
+from jigsaw_opt.cli.common.parser import size_of, whole_numbers
 from jigsaw_opt.text import json_text
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ ARGUMENTS: Arguments = {
     "--variant released|paper = released": "costs as in PipeDream's released code or its paper",
     "--activations": "outputs sent between stages are paid for",
     "--no-replication": "each stage has one GPU",
-    "--memory BYTES": "memory of a GPU (default: no limit)",
+    "--memory BYTES": {"help": "memory of a GPU, also as in 32GB (default: no limit)", "type": size_of},
     "--json": "print the partition as JSON",
     "-o, --output FILE": "write the partition, as JSON",
 }
@@ -72,7 +73,9 @@ def _print(found: Partition) -> None:
     print_table(headers, rows, right={*headers} - {"layers"})
     scatter = found.time_range_s
     between = "" if scatter is None else f" ({scatter[0]:.6f} to {scatter[1]:.6f} s by the scatter of the layers)"
+    least = found.single_worker_s / prod(level.machines for level in found.levels)
     print(f"\n{found.time_s:.6f} s a minibatch{between}; {found.noam} minibatches in flight")
+    print(f"no partition takes less than {least:.6f} s, in which all GPUs compute all the time")
     print(f"speed-up {found.single_worker_s / found.time_s:.2f} over one GPU, ", end="")
     print(f"{found.data_parallel_s / found.time_s:.2f} over data parallelism ({found.data_parallel_s:.6f} s)")
     print(_reason(found))

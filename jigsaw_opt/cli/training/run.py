@@ -24,6 +24,7 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",")]
 
 
+EXAMPLE = "jigsaw run instance.json plan.json --dry --iterations 10 -o replay.json"
 ARGUMENTS: Arguments = {
     **PLAN,
     "-o, --output FILE": "write the replay document here",

@@ -26,7 +26,7 @@ _Numbered = tuple[int, list[str]]
 _MOST = Decimal(2**53 - 1)
 _MOST_REAL = Decimal("1e300")
 _LONGEST_QUOTE, _LONGEST_LIST = 40, 300
-_NAMED_SEPARATOR = re.compile(r"sep=([,;\t])")
+_NAMED_SEPARATOR = re.compile(r"sep=([,;\t|])")
 """How spreadsheets say before the header what parts the cells."""
 _ZERO = re.compile(r"0+(\.0*)?")
 _QUOTING = ",;"
@@ -58,15 +58,15 @@ def headed(head: str, columns: Sequence[str], separator: str = "") -> int:
 
 
 def _separator_of(header: str) -> str:
-    """Return what stands between the cells of a header: the most frequent of comma, semicolon and tab."""
-    return max(",;\t", key=header.count)
+    """Return what stands between the cells of a header: the most frequent of comma, semicolon, tab and bar."""
+    return max(",;\t|", key=header.count)
 
 
 class JobTable:
     """A trace with one job a line under a header, or columns named by the caller where there is no header.
 
     `data, source`: the text, and what problems call it. `required`: columns that must be there; others may be.
-    `separator`: what stands between cells; empty for a comma, a semicolon or a tab, as the header has it. Behind a
+    `separator`: what stands between cells; empty for a comma, semicolon, tab or bar, as the header has it. Behind a
     semicolon numbers may have a decimal comma. `columns`: names of the columns of a text without a header. `names`:
     what the text calls columns, by the names that they have here; those not in it have the same name. `records`: makes
     records of the header and the lines, which were split without regard to free text; None where each line is one.

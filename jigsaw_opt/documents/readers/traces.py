@@ -56,7 +56,7 @@ class TraceFormat:
     microseconds of the unit of times; None for dates and times, of which the first submission is time 0. `refine`: adds
     what no column says alone; it may note problems of the line. `forms`: the columns of a table without a header; of
     several, the one with as many cells counts, or else the first. `separator`: what stands between cells; empty for a
-    comma, a semicolon or a tab.
+    comma, a semicolon, a tab or a bar.
     """
 
     what: str

@@ -91,7 +91,9 @@ def read_slurm(data: bytes | str, source: str = "sacct.txt", accept: Accept = an
     """
     table = JobTable(data, source, (), "|", records=records_of)
     if missing := [repr(name) for name in _COLUMNS if not table.has(name)]:
+        parted = next((sign for sign in ",;\t" for head in table.columns[:1] if sign in head), "")
         what = "no bars between columns" if len(table.columns) == 1 else f"no column {', '.join(missing)}"
+        what += f", but {parted!r}" if parted else ""
         if is_job(table.columns[0] if table.columns else ""):
             what = "no header, as sacct -n leaves it out"
         hint = f"print it with TZ=UTC sacct -X -P -o {','.join((*_ASKED, *_STATED))}"
