@@ -94,7 +94,7 @@ def test_no_job_of_a_plan_ends_later_than_its_objective_allows(size: int) -> Non
                 assert plan.jobs[job].end_us <= latest, seed
                 told += 1
                 earlier += latest < deadlines[job]
-    assert told >= 100
+    assert told >= 80
     assert earlier >= 10
 
 

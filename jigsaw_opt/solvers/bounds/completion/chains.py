@@ -19,12 +19,14 @@ from jigsaw_opt.solvers.bounds.relaxation import BoundBudget
 from jigsaw_opt.solvers.bounds.resource_demands import ResourceDemand
 
 _MOST_STATES = 2_500
-"""Chains with more pairs of transfers are not merged: each pair is a state with its labels, half a millisecond."""
+"""Chains with more pairs of transfers are not merged: each pair is a state with its labels."""
 _MOST_LABELS = 400
 """Largest number of labels of a state. Beyond it neighbours are merged into one label that is no worse than either.
 With 150 labels one bound of seven was worse by 1.5 %."""
-_STATE_WORK = 5e-4
-"""Seconds for a state with a usual number of labels."""
+_STATE_WORK = 5e-5
+"""Seconds for a state with a few labels."""
+_COMPARISON_WORK = 1.5e-8
+"""Seconds for the comparison of two labels of a state."""
 _SHORTEST = 100
 """Transfers shorter than one over this of an iteration are left out, unless all are that short: they add states, and
 hardly anything to the bound."""
@@ -148,11 +150,10 @@ def pair_inequalities(
     states = one.size * other.size
     if budget.spent or not 0 < states <= _MOST_STATES:
         return
-    budget.charge(_STATE_WORK * states)
     first, second = jobs
     # A sum of both ends with positive factors is least at a corner of the hull, so that the sides of the hull hold for
     # all pairs.
-    hull = lower_hull(_completions(one, other))
+    hull = lower_hull(_completions(one, other, budget))
     yield Inequality({first: 1}, hull[0][0], reason)
     yield Inequality({second: 1}, hull[-1][1], reason)
     for (x, y), (later, earlier) in pairwise(hull):
@@ -160,7 +161,7 @@ def pair_inequalities(
         yield Inequality({first: rise, second: width}, rise * x + width * y, reason)
 
 
-def _completions(one: Chain, other: Chain) -> list[tuple[int, int]]:
+def _completions(one: Chain, other: Chain, budget: BoundBudget) -> list[tuple[int, int]]:
     """Return the completion times of both jobs in all schedules that no other dominates, by ascending first one."""
     row: list[list[Label]] = []
     # Row i has the states in which the first job has done i steps; entry k of it, those with k steps of the other job.
@@ -175,6 +176,7 @@ def _completions(one: Chain, other: Chain) -> list[tuple[int, int]]:
                 labels.update(_after(one, i - 1, other, k, label) for label in before[k])
             if k:
                 labels.update(_swapped(_after(other, k - 1, one, i, _swapped(label))) for label in row[k - 1])
+            budget.charge(_STATE_WORK + _COMPARISON_WORK * len(labels) ** 2)
             row.append(_undominated(labels))
     found: list[tuple[int, int]] = []
     for x, y in sorted((one.completion(label[:4]), other.completion(label[4:8])) for label in row[-1]):

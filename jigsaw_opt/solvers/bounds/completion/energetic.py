@@ -33,7 +33,6 @@ from jigsaw_opt.solvers.bounds.completion.program import (
 )
 from jigsaw_opt.solvers.bounds.completion.shared_program import SharedProgram
 from jigsaw_opt.solvers.bounds.completion.work_functions import profiles
-from jigsaw_opt.solvers.bounds.job_data import JobData
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 from jigsaw_opt.solvers.bounds.resource_demands import Resource
 from jigsaw_opt.solvers.engines.highs import Ending, HighsEngine
@@ -49,9 +48,9 @@ _NEW_INTERVALS = 8
 """Intervals of a resource that are added in a round: those that lack most capacity."""
 _TOLERANCE = 1e-6
 """Share by which an interval must be too narrow, or a completion time cheaper, to count."""
-_STEP_WORK = 3e-8
+_STEP_WORK = 2e-8
 """Seconds for one interval and completion time."""
-_TERM_WORK = 4e-5
+_TERM_WORK = 2.5e-5
 """Seconds for the charge of one kind of placement for one interval, at all its completion times."""
 
 
@@ -112,8 +111,13 @@ def energetic_bounds(
 ) -> Iterator[DualBound]:
     """Yield bounds from intervals on all resources, together with the inequalities in use of a solved program."""
     energetic = [_EnergeticResource(resource, kinds) for resource in resources]
-    master = _ConvexifiedMaster(program, energetic, kinds)
-    moments = _moments(program, [kind.data for kind in kinds])
+    horizon = max(
+        *map(int, program.completions),
+        *(kind.data.completion for kind in kinds),
+        *(_least_end(each, kinds) for each in energetic),
+    )
+    master = _ConvexifiedMaster(program, energetic, kinds, horizon)
+    moments = _moments(program, kinds, horizon)
     for _ in range(_ROUNDS):
         if budget.spent or not master.solve():
             return
@@ -124,24 +128,37 @@ def energetic_bounds(
             return
 
 
-def _moments(program: CompletionProgram, job_data: Sequence[JobData]) -> Floats:
-    """Return releases, least and likely completion times, and an even grid between the first and the last of them."""
+def _least_end(resource: _EnergeticResource, kinds: Sequence[PlacementKind]) -> int:
+    """Return how long a resource takes at least for the work of all jobs, each of the kind that asks least of it."""
+    least: dict[int, int] = {}
+    for number, kind in enumerate(kinds):
+        work = resource.work.get(number, 0)
+        least[kind.job] = min(least.get(kind.job, work), work)
+    return sum(least.values()) // resource.capacity
+
+
+def _moments(program: CompletionProgram, kinds: Sequence[PlacementKind], horizon: int) -> Floats:
+    """Return releases, least and likely completion times, and an even grid from the first of them to the horizon."""
     import numpy as np
 
     known = sorted(
-        {data.job.release_us for data in job_data} | set(program.own) | {int(end) for end in program.completions}
+        {kind.data.job.release_us for kind in kinds} | set(program.own) | {int(end) for end in program.completions}
     )
     # Both halves of the moments are thinned to about `_MOMENTS`.
     step = -(-len(known) // _MOMENTS)
-    grid = range(known[0], known[-1], max(1, (known[-1] - known[0]) // _MOMENTS))
-    return np.array(sorted({*known[::step], *grid}), dtype=float)
+    grid = range(known[0], horizon, max(1, (horizon - known[0]) // _MOMENTS))
+    return np.array(sorted({*known[::step], *grid, horizon}), dtype=float)
 
 
 class _ConvexifiedMaster:
     """The linear program over mixtures of completion times of each job."""
 
     def __init__(
-        self, program: CompletionProgram, energetic: Sequence[_EnergeticResource], kinds: Sequence[PlacementKind]
+        self,
+        program: CompletionProgram,
+        energetic: Sequence[_EnergeticResource],
+        kinds: Sequence[PlacementKind],
+        horizon: int,
     ) -> None:
         self._weights, self._own, self._energetic, self._kinds = program.weights, program.own, energetic, kinds
         self._rows = program.used()
@@ -156,7 +173,7 @@ class _ConvexifiedMaster:
         builder.add_rows(NO_ENTRIES, [self._least(row) for row in self._rows], inf)
         self._engine = HighsEngine(builder.program())
         # So late a completion time loads hardly any interval, which lets the first program have a solution.
-        latest = 4 * max(*map(int, program.completions), *self._own)
+        latest = 4 * horizon
         for number, kind in enumerate(checking_deadline(kinds)):
             own = kind.data.completion
             for end in {own, max(own, int(program.completions[kind.job])), latest}:
