@@ -81,3 +81,5 @@ def test_codes_are_kept_where_problems_are_gathered() -> None:
     report = Report()
     report.include([problem], ("$", "instance"))
     assert report.problems == [replace(problem, path="$.instance.jobs")]
+    report.add_misspelt("$", "there is no zebra", "zebra", dict.fromkeys(("pike", "carp")))
+    assert report.problems[1].hint == 'known here: "carp", "pike"'

@@ -14,6 +14,7 @@ from jigsaw_opt.planning.burst.schedule import burst_schedule
 from jigsaw_opt.planning.pipeline.model_parts import stated_parts
 from jigsaw_opt.planning.pipeline.torch_csv import flow_schedule, torch_schedules
 from jigsaw_opt.problem.measured.replay import Replay
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.text import named
 
 _LOGGER = logging.getLogger(__name__)
@@ -64,6 +65,12 @@ def _tell(request: ReplayRequest) -> None:
         _LOGGER.warning(
             "estimated, not measured, are the times of %s; jigsaw profile measures them", ", ".join(estimated)
         )
+    models = request.instance.models
+    entries = [job.executor if isinstance(job, TaskGraphJob) else models[job.model].executor for job in jobs]
+    code = {value for entry in entries for value in (entry or {}).values() if isinstance(value, str)}
+    unused = [name for name in request.trusted if name not in code]
+    if unused and None not in entries:  # A job without an entry may take it.
+        _LOGGER.warning("%s: no job names %s", argument("trusted"), named(unused))
     in_stages = [job.name for job in jobs if job.model is None]
     if request.averaging != "avg_w_count" and in_stages:
         _LOGGER.warning("%s: not for %s, which have stages", argument("averaging"), named(in_stages))

@@ -27,7 +27,9 @@ def test_every_option_depth_offers_every_rule() -> None:
         if "--depth" in action.option_strings
     }
     assert helps.keys() >= {"new", "convert"}
-    assert all(text.startswith(f"{', '.join(CHOICES[:-1])} or {CHOICES[-1]}") for text in helps.values())
+    assert all(
+        text.startswith(f"{', '.join(CHOICES[:-1])} or {CHOICES[-1]} (default: full)") for text in helps.values()
+    )
 
 
 @pytest.mark.parametrize("rule", CHOICES)

@@ -12,6 +12,8 @@ from test_stages import costs
 
 from jigsaw_opt.documents import load_instance, load_plan, load_replay
 from jigsaw_opt.documents.replay import require_replay_of
+from jigsaw_opt.executor.run_plan import _tell
+from jigsaw_opt.executor.schedules.request import ReplayRequest
 from jigsaw_opt.problem.measured.replay import Replay
 from jigsaw_opt.problem.measured.times import MeasuredStep
 from jigsaw_opt.views.replay import picture_of
@@ -57,12 +59,15 @@ def test_jobs_sleep_in_the_order_of_the_plan(tmp_path: Path, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("schedule", ["1f1b", "zb-h1", "async"])
-def test_a_pipeline_sleeps_and_its_messages_take_their_time(schedule: str, tmp_path: Path) -> None:
+def test_a_pipeline_sleeps_and_its_messages_take_their_time(
+    schedule: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     shape = SHAPE[:6] if schedule == "async" else SHAPE
     shape += ("--weight-us", "2000,2000,2000") if schedule == "zb-h1" else ()
     files = ("-o", tmp_path / "instance.json", "--plan", tmp_path / "plan.json")
     assert run("pipeline", *shape, "--schedule", schedule, *files, "-q") == 0
     require_edges(tmp_path, slept(tmp_path, "--iterations", 3))
+    assert ("too short to measure its period" in capsys.readouterr().out) == (schedule == "async")
 
 
 def test_a_burst_sleeps(tmp_path: Path) -> None:
@@ -93,3 +98,9 @@ def test_what_only_training_heeds_is_refused(tmp_path: Path, capsys: pytest.Capt
         assert run("run", *files, "--dry", *option) == 2
         told = capsys.readouterr().err
         assert all(f"{word}:" in told for word in option if str(word).startswith("--"))
+
+
+def test_code_that_no_job_names_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    source, plan = written(tmp_path, instance())
+    _tell(ReplayRequest(load_instance(source), load_plan(plan), trusted=("nope:f",)))
+    assert "no job names nope:f" in caplog.text
