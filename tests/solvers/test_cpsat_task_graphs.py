@@ -12,6 +12,7 @@ from jigsaw_opt.problem import (
     Cluster,
     Edge,
     Instance,
+    Link,
     MemoryInterval,
     Server,
     Slot,
@@ -38,6 +39,14 @@ FT06 = (
     ((1, 3), (3, 3), (5, 9), (0, 10), (4, 4), (2, 1)),
 )
 """The job shop of Fisher and Thompson (1963): machine and time of each operation of six jobs; its makespan is 55."""
+
+FT10 = (
+    "029178209336449511662756844921 043290475911369128646546772830 191085339274890510712689945433",
+    "181295071499609852785398922543 214006122561326469821749972653 284102552395848972047665406725",
+    "146037361213632521932889730455 231086146574432688819948736379 076169376551285911640789426874",
+    "185013261607864976547352490745",
+)
+"""That of ten jobs on ten machines: digits of a machine and two of a time by turns. Its makespan is 930."""
 
 
 def one_server(gpus: int, memory: int = 1000) -> Cluster:
@@ -79,6 +88,20 @@ def ft06() -> TaskGraphJob:
 def test_a_classic_job_shop() -> None:
     result = solved(instance_of(one_server(6), ft06()))
     assert (result.status, result.objective) == (Status.OPTIMAL, 55)
+
+
+def test_a_job_shop_whose_orders_are_jobs_on_gpus_of_their_own_types() -> None:
+    servers = tuple(Server(f"s{m}", f"t{m}", 1, 1, 1) for m in range(10))
+    links = tuple(Link(f"l{m}", (f"s{m}", "switch"), 1, 0) for m in range(10))
+    slots, jobs = tuple(Slot(f"m{m}") for m in range(10)), []
+    for number, row in enumerate(" ".join(FT10).split()):
+        pairs = [(row[k], int(row[k + 1 : k + 3])) for k in range(0, 30, 3)]
+        blocks = tuple(TaskGraphBlock(m, (f"m{m}",), {f"t{m}": time}) for m, time in pairs)
+        edges = tuple(Edge(before.name, after.name) for before, after in pairwise(blocks))
+        jobs.append(TaskGraphJob(f"j{number}", TaskGraph(slots, blocks, (), edges), 1))
+    instance = instance_of(Cluster(servers, ("switch",), links), *jobs)
+    result = solve(instance, "cpsat", Options(threads=1, work_limit=1.0))
+    assert (result.status, result.objective) == (Status.OPTIMAL, 930)
 
 
 @pytest.mark.parametrize(

@@ -78,8 +78,11 @@ _INTERVALS_PER_SECOND = 5_000
 """Intervals that a slow core builds in about a second."""
 _CYCLIC_STARTS = 3
 """Seeds that the heuristic is tried from on a cyclic horizon."""
-_TARGETS_SHARE = 0.5
-"""Share of the limits for targets, before the model of all plans begins."""
+_TARGETS_SHARE, _PATIENCE = 0.5, 2
+"""Share of the limits for targets, before the model of all plans begins; and how many of them task-graph jobs leave
+open before orders."""
+_ORDERS_SHARE, _ORDERS_EFFORT = 0.6, 30.0
+"""Share of the limits for orders of task-graph jobs without a relaxation, and most deterministic seconds of that."""
 
 
 def solve_exactly(solve_state: SolveState, operations: Operations) -> StoppedBy | None:
@@ -113,18 +116,21 @@ def explore(
         return None
     if operations.horizon == "cyclic":
         return _prove_period(solve_state, operations, workers, work, seconds)
-    started = solve_state.seconds
-    if is_small(operations) and not operations.task_graphs:
-        left = min(seconds, math.inf if solve_state.remaining is None else solve_state.remaining)
-        targets = Targets(solve_state, operations, workers)
-        work -= targets.bisect(_TARGETS_SHARE * work, _TARGETS_SHARE * left)
-        if solve_state.reason() is not None:
-            return solve_state.reason()
-        seconds -= solve_state.seconds - started
-    model = build_model(solve_state, operations, solve_state.bound, solve_state.objective)
-    if solve_state.best is not None:
-        model.hint(solve_state.best)
-    return _search(solve_state, operations, model, workers, max(0.0, work), seconds)
+    end = solve_state.seconds + min(seconds, math.inf if solve_state.remaining is None else solve_state.remaining)
+    # Only the relaxation bounds weighted ends of task-graph jobs well.
+    relaxed = bool(operations.task_graphs) and operations.objective == "weighted_completion"
+    share = _TARGETS_SHARE if is_small(operations) and not relaxed else 0.0
+    targets, spent = Targets(solve_state, operations, workers), 0.0
+    if operations.task_graphs:
+        # Orders on GPUs make plans of these long, more than their work. Few targets tell how good the plan is; the best
+        # one is then found and proven sooner than targets are.
+        spent = targets.bisect(share * work, share * (end - solve_state.seconds), _PATIENCE) if share else 0.0
+        effort = min(_ORDERS_SHARE * (work - spent), _ORDERS_EFFORT)
+        _search(solve_state, operations, workers, effort, _ORDERS_SHARE * (end - solve_state.seconds), orders=True)
+        work -= effort
+    if share:
+        spent = targets.bisect(spent + share * (work - spent), share * (end - solve_state.seconds))
+    return _search(solve_state, operations, workers, max(0.0, work - spent), end - solve_state.seconds)
 
 
 def _warm_start(solve_state: SolveState, operations: Operations) -> None:
@@ -159,11 +165,21 @@ def _misfit(operations: Operations, seconds: float | None) -> str | None:
 
 
 def _search(
-    solve_state: SolveState, operations: Operations, model: CpSatModel, workers: int, work: float, seconds: float
+    solve_state: SolveState, operations: Operations, workers: int, work: float, seconds: float, orders: bool = False
 ) -> StoppedBy | None:
+    """Run the engine on the model of all plans; with `orders`, without a relaxation and strong on orders on a GPU."""
     from ortools.sat.python import cp_model
 
+    if solve_state.reason() is not None:
+        return solve_state.reason()
+    model = build_model(solve_state, operations, solve_state.bound, solve_state.objective)
+    if solve_state.best is not None:
+        model.hint(solve_state.best)
     solver = engine_for(solve_state, operations, workers, work)
+    if orders:
+        solver.parameters.linearization_level = 0
+        solver.parameters.cp_model_probing_level = 0
+        solver.parameters.use_strong_propagation_in_disjunctive = True
     # One thread in turn for all of the engine's strategies finds more than its default one alone, but it does not keep
     # to a limit of work.
     solver.parameters.interleave_search = workers == 1 and work == math.inf

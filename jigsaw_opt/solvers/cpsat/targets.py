@@ -43,7 +43,7 @@ class Targets:
 
         On the finite horizon a target left open is asked for once more the other way, with strong propagation of orders
         or without. One finds in seconds what the other does not find in minutes; which one differs from instance to
-        instance. On the cyclic horizon hardly anything is refuted without it.
+        instance. On the cyclic horizon, and of task graphs, hardly anything is refuted without it.
 
         Deterministic seconds spent in all calls.
 
@@ -58,7 +58,7 @@ class Targets:
             bound, most = solve_state.bound, solve_state.objective - 1
             answer = self._answer(bound + (max(0, most - bound) >> self._halvings))
             if answer is None:
-                if self._operations.horizon == "finite":
+                if self._operations.horizon == "finite" and not self._operations.task_graphs:
                     self._strongly, self._other_way = not self._strongly, not self._other_way
                 if not self._other_way:
                     left_open += 1
