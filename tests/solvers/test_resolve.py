@@ -206,6 +206,25 @@ def test_a_cyclic_plan_has_no_past() -> None:
         solve(instance, "auto", start=plan, fix=Fix(before_us=5))
 
 
+@pytest.mark.parametrize(("horizon", "objective"), GOALS)
+@pytest.mark.parametrize("held", [None, 3])
+def test_the_search_goes_on_with_placements_held(horizon: Horizon, objective: Objective, held: int | None) -> None:
+    instance = replace(generate("server", 2), horizon=horizon, objective=objective)
+    ample = tuple(replace(server, gpu_memory=10**14) for server in instance.cluster.servers)
+    instance = replace(instance, cluster=replace(instance.cluster, servers=ample))
+    best = solve(instance, "auto", Options(threads=1, work_limit=0.3)).plan
+    poor = old_plan(instance)
+    assert best is not None and poor is not None
+    fix = Fix(placements_of(best, [job.name for job in instance.jobs[:held]]))
+    result = solve(instance, "auto", Options(threads=1, work_limit=0.3), start=poor, fix=fix)
+    assert result.plan is not None and check(instance, result.plan) == ()
+    assert {job.name: job.gpus for job in result.plan.jobs if job.name in fix.placements} == fix.placements
+    assert result.objective is not None and best.objective is not None
+    # Jobs are not inserted in order where some are held.
+    assert result.objective <= (1.01 if held is None else 1.05) * best.objective
+    assert "opening" in {record.name for record in result.moves}
+
+
 def test_placements_of_a_job_that_the_plan_lacks() -> None:
     plan = old_plan(two_jobs())
     assert plan is not None

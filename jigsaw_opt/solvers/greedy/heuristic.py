@@ -215,7 +215,7 @@ class _LocalSearch:
         by_size = sorted(by_load, key=lambda i: -asked[i].job.state_bytes - asked[i].job.activation_bytes[-1])
         by_width = sorted(by_size, key=lambda i: -asked[i].job.slots)
         strategies = [(balanced, by_load), (balanced, by_size), (packed, by_size), (packed, by_width)]
-        if len(asked) <= _EXACT_JOBS:
+        if len(asked) <= _EXACT_JOBS and not self.layout.held:
             strategies.append((partial(exact, is_needed=not self.operations.has_scarce_holdings), by_width))
         for strategy, order in strategies:
             placement = strategy(self.layout, asked, order)

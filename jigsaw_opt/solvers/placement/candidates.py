@@ -43,8 +43,11 @@ class CandidateGenerator:
         """Yield sets of GPUs for a job, each in the order of its slots; memory admits each of them.
 
         The servers are those of one type and of all types together, or with `thorough` of each type in turn. A job too
-        wide for a server takes servers near one another, the least used ones first.
+        wide for a server takes servers near one another, the least used ones first. A job that is held has its own.
         """
+        if index in self.layout.held:
+            yield [*self.layout.held[index]]
+            return
         self._blur = 0.0 if thorough else self.params.blur
         seen: set[tuple[int, ...]] = set()
         kinds = self._by_kind(index)

@@ -191,9 +191,15 @@ def _one_by_one(
     order: Iterable[int],
     choose: Callable[[Demand], tuple[list[int], Channel] | None],
 ) -> Placement | None:
-    """Place the jobs in order, each on the GPUs chosen for it; return None where there are none."""
+    """Place the jobs in order after those that are held, each on the GPUs chosen for it; None where there are none."""
     placement: Placement = [[] for _ in jobs]
-    for index in checking_deadline(order):
+    held = board.layout.held
+    for index, gpus in held.items():
+        placement[index], joined = [*gpus], board.layout.channel(jobs[index].job, gpus)
+        if joined is None:
+            return None
+        board.add(jobs[index], gpus, joined)
+    for index in checking_deadline(index for index in order if index not in held):
         best = choose(jobs[index])
         if best is None:
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from jigsaw_opt.problem.clock import check_deadline, checking_deadline
@@ -19,11 +19,14 @@ class Layout:
 
     `in_time`: whether jobs may follow one another for their memory, so that each has all of a GPU's. `memory, load`: by
     GPU, its bytes, and the microseconds for which it is taken. Where other jobs are placed already, the caller takes
-    off from the one and adds to the other what is theirs.
+    off from the one and adds to the other what is theirs. `held`: GPUs by slot of the jobs that have their place
+    already, by number of the job.
     """
 
-    def __init__(self, operations: Operations, in_time: bool = False) -> None:
-        self.routes, self.in_time = operations.routes, in_time
+    def __init__(
+        self, operations: Operations, in_time: bool = False, held: Mapping[int, Sequence[int]] | None = None
+    ) -> None:
+        self.routes, self.in_time, self.held = operations.routes, in_time, held or {}
         self.servers = servers = operations.cluster.servers
         self.links = len(operations.cluster.links)
         self.gpus: list[Gpu] = [*operations.cluster.gpus.places]

@@ -28,6 +28,7 @@ from jigsaw_opt.solvers.resolve.insertion import OldPlaces, shorter, stretched
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, timetable_in
 from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.search.cyclic.candidate_table import FixedPolicy, InsertionPolicy
+from jigsaw_opt.solvers.search.driver import Driver
 from jigsaw_opt.solvers.search.state.insertion import ScheduledJob
 from jigsaw_opt.solvers.search.state.job_insertion import JobInsertion
 from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
@@ -94,7 +95,7 @@ def _broken(part: Operations, jobs: tuple[JobPlan, ...], period: int | None) -> 
 _PATIENCE = 50
 """Fruitless steps after which an improvement without any limit ends."""
 _IMPROVEMENT_SHARE = 0.3
-"""Share of the limits of time and work after which the search goes on, where nothing is fixed."""
+"""Share of the limits of time and work after which the search goes on, unless what is fixed leaves it nothing to do."""
 _TRIES = 10
 """Fruitless tries of ruin and recreate for jobs without room, after which all jobs, or another period, do better."""
 _STEP = 1 / 128
@@ -208,10 +209,18 @@ class _Resolving:
         """Return that the solve ends: what is fixed stays, or there is a plan and no limit to use up; or None."""
         options = self.solve_state.options
         wanted = self._limited or options.gap is not None or options.target is not None
+        self.solve_state.spend(self.work)
+        if improves and self._searches:
+            return Driver(self.solve_state, held=self.fixed).run()
         if not self.fix.empty or (improves and self.solve_state.objective is not None and not wanted):
             return StoppedBy.COMPLETED
-        self.solve_state.spend(self.work)
         return None
+
+    @property
+    def _searches(self) -> bool:
+        """Return whether a search goes on with placements held: there is a limit to use up, and no past."""
+        timed = self.operations.needs_network or self.operations.has_scarce_holdings
+        return bool(self.fix.placements) and not self.fix.moment and self._limited and not timed
 
     def _released(self, job: OperationGraph) -> OperationGraph:
         """Return a job that starts no earlier than the moment, unless it has begun."""
@@ -225,7 +234,7 @@ class _Resolving:
         if period is not None:
             self._place_anew(period)
             return self._reason()
-        if last is None or not improving:
+        if last is None or not improving or self._searches:
             return self._reason()
         return self._improve(last, [index for index in range(len(self.operations.jobs)) if index not in kept])
 
@@ -380,9 +389,9 @@ class _Resolving:
         return self.solve_state.reason()
 
     def _stop(self) -> bool:
-        """Return whether repair is over: for a reason, or with a plan where the search is due."""
-        is_due = self.fix.empty and self.solve_state.objective is not None and self._improved_enough
-        return is_due or self._reason() is not None
+        """Return whether repair is over: for a reason, or where the search is due (from a plan, if nothing is held)."""
+        is_due = self._searches or (self.fix.empty and self.solve_state.objective is not None)
+        return (is_due and self._improved_enough) or self._reason() is not None
 
     def _count(self, operations: int) -> None:
         self.work += operations * _WORK_OF_OPERATION

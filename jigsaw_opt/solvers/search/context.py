@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ from jigsaw_opt.solvers.activities.placing import fit_at_once
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator, Outcome
 from jigsaw_opt.solvers.params import SearchParams
 from jigsaw_opt.solvers.placement.assignment import Assignment, ProblemData
-from jigsaw_opt.solvers.placement.layout import Demand
+from jigsaw_opt.solvers.placement.layout import Demand, Layout
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.solve_state import SolveState
@@ -82,8 +82,8 @@ class Context:
     is not lost where the time ends before the move does. It returns nothing, for whether a move has succeeded does not
     depend on what another thread found meanwhile. `stream`: number of this search among several on one incumbent.
     `offer`: the same for a finished plan, and says by how much it is better; `SolveState.offer` where None.
-    `operations, data`: the compiled instance, and data that are derived from it. `best_list`: the best list schedule so
-    far.
+    `held`: GPUs of the jobs that stay there, as `Layout` has them. `operations, data`: the compiled instance, and data
+    that are derived from it. `best_list`: the best list schedule so far.
     """
 
     def __init__(
@@ -95,11 +95,12 @@ class Context:
         propose: Callable[[Candidate], None],
         stream: int = 0,
         offer: Offer | None = None,
+        held: Mapping[int, Sequence[int]] | None = None,
     ) -> None:
         self.solve_state, self.operations, self.rng = solve_state, solve_state.operations, rng
         self.budget, self.propose, self.stream, self.offer = budget, propose, stream, offer or solve_state.offer
         self.params: SearchParams = solve_state.options.params or SearchParams()
-        self.data = ProblemData(self.operations, demands, params=self.params)
+        self.data = ProblemData(self.operations, demands, Layout(self.operations, held=held), self.params)
         self.engine = Engine(budget)
         self.best_list: ListSchedule | None = None
         self._looked_at: Timetable | None = None
@@ -115,6 +116,11 @@ class Context:
     def cyclic(self) -> bool:
         """Return whether the horizon is cyclic."""
         return self.operations.horizon == "cyclic"
+
+    @property
+    def all_held(self) -> bool:
+        """Return whether no job may go elsewhere."""
+        return len(self.data.layout.held) == len(self.operations.jobs)
 
     @property
     def evaluation_work(self) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from threading import Event
 
@@ -109,14 +109,20 @@ class Driver:
     `solve_state`: receives the plans and says when to stop. `stream`: number of this search among several on one
     incumbent; each has chance of its own. `moves`: classes of moves beside the registered ones, tried before them.
     `only`: the one class of moves to make, without an opening, where it applies; None for all. `begun`: set once the
-    first plans are there: a search beside this one would only find the same before.
+    first plans are there: a search beside this one would only find the same before. `held`: GPUs of the jobs that stay
+    there, as `Layout` has them.
     """
 
     def __init__(
-        self, solve_state: SolveState, stream: int = 0, moves: Sequence[type[Move]] = (), only: type[Move] | None = None
+        self,
+        solve_state: SolveState,
+        stream: int = 0,
+        moves: Sequence[type[Move]] = (),
+        only: type[Move] | None = None,
+        held: Mapping[int, Sequence[int]] | None = None,
     ) -> None:
         self.solve_state, self.stream, self.kinds, self.only = solve_state, stream, (*moves,), only
-        self.rng = random.Random(solve_state.options.seed + (stream << 64))
+        self.held, self.rng = held, random.Random(solve_state.options.seed + (stream << 64))
         self.begun = Event()
         self._improvements: list[int] = []
 
@@ -146,7 +152,7 @@ class Driver:
         if asked is None:
             return False
         self.context = context = Context(
-            self.solve_state, asked, self.rng, budget, self._propose, self.stream, self._offer
+            self.solve_state, asked, self.rng, budget, self._propose, self.stream, self._offer, self.held
         )
         # With the moves come the compiled functions that they need, and the opening waits for these.
         kinds = self._kinds_left(context)

@@ -32,7 +32,8 @@ def open_search(context: Context, begun: Event) -> None:
         return
     context.shared(Trials).make(PLAIN_TRIALS)
     begun.set()
-    inserted = inserted_by_ratio(context.data) if context.evaluator.weighted else None
+    weighted = context.evaluator.weighted and not context.data.layout.held
+    inserted = inserted_by_ratio(context.data) if weighted else None
     if inserted is not None:
         context.propose(context.candidate(inserted[1]))
     if context.operations.has_scarce_holdings:

@@ -75,8 +75,8 @@ class GroupInsertion:
 
     @classmethod
     def applies(cls, context: Context) -> bool:
-        """Return whether the horizon is cyclic and has too many operations for their sequence to be annealed."""
-        if not context.cyclic or context.sequenced:
+        """Return whether the horizon is cyclic, no place is held, and sequences have too many operations to anneal."""
+        if not context.cyclic or context.sequenced or context.data.layout.held:
             return False
         return not context.operations.instance.policed or context.shared(_candidate_table).complete
 

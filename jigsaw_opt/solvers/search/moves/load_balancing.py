@@ -83,8 +83,8 @@ class LoadBalancer:
         kind = self.rng.random()
         if first is None:
             first = self._bottleneck_job()
-        if self.rng.random() < self.params.profile_share and self.shaped:
-            return self._change_profile(first)
+        if first in self.data.layout.held or (self.rng.random() < self.params.profile_share and self.shaped):
+            return self._change_profile(first) if self.shaped else None
         if kind < 0.25 or len(self.placement.assignments) == 1:
             return self._move([(first, None)])
         return self._move([(first, None), (self._other(first), None)]) if kind < 0.42 else self._exchange(first)
@@ -149,7 +149,8 @@ class LoadBalancer:
         width = self.data.operations.jobs[first].slots
         others = self.data.of_width[width]
         second = self.rng.choice(others)
-        if second == first or self.assignment(first).gpus == self.assignment(second).gpus:
+        held = second in self.data.layout.held
+        if held or second == first or self.assignment(first).gpus == self.assignment(second).gpus:
             return None
         return self._move([(first, self.assignment(second).gpus), (second, self.assignment(first).gpus)])
 

@@ -63,7 +63,8 @@ class AnnealOrder:
     @classmethod
     def applies(cls, context: Context) -> bool:
         """Return whether completions are weighted, and an insertion of all jobs takes little time."""
-        return context.evaluator.weighted and affordable(context.operations)
+        weighted = context.evaluator.weighted and not context.data.layout.held
+        return weighted and affordable(context.operations)
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
         """Anneal the order, then the sequence of the resulting plan.

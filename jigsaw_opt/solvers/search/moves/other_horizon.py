@@ -51,7 +51,7 @@ class OtherHorizon:
 
     def __init__(self, context: Context) -> None:
         self.context, self.solve_state = context, _TwinControl(context)
-        self._driver = Driver(self.solve_state, context.stream)
+        self._driver = Driver(self.solve_state, context.stream, held=context.data.layout.held)
         self._more: bool | None = None
         self._known = 0
 

@@ -75,8 +75,8 @@ class Relocate:
 
     @classmethod
     def applies(cls, context: Context) -> bool:
-        """Return whether sequences are annealed at all."""
-        return context.shared(SequenceAnnealing).fits
+        """Return whether sequences are annealed at all, and some job may go elsewhere."""
+        return context.shared(SequenceAnnealing).fits and not context.all_held
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
         """Anneal from the best plan repeatedly, for a limited work.
@@ -107,8 +107,8 @@ class AnnealSequence(Relocate):
 
     @classmethod
     def applies(cls, context: Context) -> bool:
-        """Return whether the horizon is cyclic and sequences are annealed at all."""
-        return context.cyclic and super().applies(context)
+        """Return whether sequences are annealed at all, and the horizon is cyclic or no job may go elsewhere."""
+        return context.shared(SequenceAnnealing).fits and (context.cyclic or context.all_held)
 
     def annealed(self, plan: Timetable) -> Candidate:
         """Return a plan with its operations in another order."""
