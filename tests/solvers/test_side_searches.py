@@ -41,13 +41,14 @@ def begun() -> Event:
     return event
 
 
-def test_plans_and_records_of_moves_come_from_every_process() -> None:
-    state = state_of()
-    with SideSearches(state, begun()) as workers:
+def test_plans_and_records_of_moves_come_from_every_process_and_jobs_that_are_held_stay() -> None:
+    state, held = state_of(), {0: [7], 1: [5, 6]}
+    with SideSearches(state, begun(), held=held) as workers:
         workers.grow(2)
         wait_for(lambda: {move.name: move.calls for move in state.moves.values()}.get("opening") == 2)
         workers.wait()
     assert state.incumbent is not None and state.proven.value <= state.incumbent[0]
+    assert [job.gpus for job in state.incumbent[1].jobs[:2]] == [("s1/3",), ("s1/1", "s1/2")]
 
 
 def test_a_process_learns_of_plans_and_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +84,7 @@ def test_a_worker_tells_no_plan_that_it_was_told() -> None:
     assert state.incumbent is not None
     known, worker = state.incumbent, SearchWorker()
     bound, options = state.proven._replace(deadlines=None), Options(threads=1, work_limit=0)
-    task = SearchTask("search", state.operations, options, "", (), bound, stream=1, only=None)
+    task = SearchTask("search", state.operations, options, "", (), bound, stream=1, only=None, held={})
     worker.begin(task, SearchNews(known))
     wait_for(lambda: worker.exchange(SearchNews()).ended)
     assert worker.exchange(SearchNews()).best is None

@@ -28,7 +28,7 @@ from jigsaw_opt.solvers.resolve.insertion import OldPlaces, shorter, stretched
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, timetable_in
 from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.search.cyclic.candidate_table import FixedPolicy, InsertionPolicy
-from jigsaw_opt.solvers.search.driver import Driver
+from jigsaw_opt.solvers.search.solver import searched
 from jigsaw_opt.solvers.search.state.insertion import ScheduledJob
 from jigsaw_opt.solvers.search.state.job_insertion import JobInsertion
 from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
@@ -211,7 +211,7 @@ class _Resolving:
         wanted = self._limited or options.gap is not None or options.target is not None
         self.solve_state.spend(self.work)
         if improves and self._searches:
-            return Driver(self.solve_state, held=self.fixed).run()
+            return searched(self.solve_state, held=self.fixed)
         if not self.fix.empty or (improves and self.solve_state.objective is not None and not wanted):
             return StoppedBy.COMPLETED
         return None

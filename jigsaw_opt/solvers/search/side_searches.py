@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from threading import Event, Thread
@@ -34,11 +34,17 @@ class SideSearches(AbstractContextManager["SideSearches"]):
     the others, and a warning says so.
 
     `begun`: set as soon as they may begin: there are first plans. `first`: the one class of moves that the first of
-    them makes; None for all.
+    them makes; None for all. `held`: GPUs of the jobs that stay there, as `Layout` has them.
     """
 
-    def __init__(self, solve_state: SolveState, begun: Event, first: type[Move] | None = None) -> None:
-        self.solve_state, self.first, self._begun = solve_state, first, begun
+    def __init__(
+        self,
+        solve_state: SolveState,
+        begun: Event,
+        first: type[Move] | None = None,
+        held: Mapping[int, Sequence[int]] | None = None,
+    ) -> None:
+        self.solve_state, self.first, self.held, self._begun = solve_state, first, held or {}, begun
         self._local = 0
         self._over = Event()
         self._workers: list[_SideSearch] = []
@@ -119,7 +125,7 @@ class SideSearches(AbstractContextManager["SideSearches"]):
         options = replace(options, gap=None, target=None, no_improvement=None)  # The solve looks at goals.
         known = state.name, state.operations, options, state.part, state.conditions
         only = self.first if stream == 1 else None
-        return SearchTask(*known, state.proven._replace(deadlines=None), stream, only)
+        return SearchTask(*known, state.proven._replace(deadlines=None), stream, only, self.held)
 
 
 class _SideSearch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Thread
@@ -25,7 +25,7 @@ class SearchTask:
 
     `name`: name of the solver. `options`: with the time that is left, and without goals, which the solve looks at.
     `part, conditions`: as `SolveState` has them. `bound`: what is proven already. `stream`: number of the search.
-    `only`: the one class of moves to make; None for all.
+    `only`: the one class of moves to make; None for all. `held`: GPUs of jobs that stay there, as `Layout` has them.
     """
 
     name: str
@@ -36,6 +36,7 @@ class SearchTask:
     bound: Bound
     stream: int
     only: type[Move] | None
+    held: Mapping[int, Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class SearchWorker:
                 conditions=task.conditions,
                 known=task.bound,
             )
-            self._driver = Driver(self._state, task.stream, only=task.only)
+            self._driver = Driver(self._state, task.stream, only=task.only, held=task.held)
             self._take(news)
             self._thread = Thread(target=clock.in_context(self._search), name="jigsaw-search", daemon=True)
             self._thread.start()

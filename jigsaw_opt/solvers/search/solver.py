@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -41,15 +42,23 @@ class Search(OrtoolsSolver):
             For more blocks than a plan is written for.
         """
         require_size(solve_state.operations)
-        return solve_state.conclude(lambda: self._searched(solve_state), engines=["ortools"])
+        return solve_state.conclude(lambda: searched(solve_state, self.moves), engines=["ortools"])
 
-    def _searched(self, solve_state: SolveState) -> StoppedBy:
-        search = Driver(solve_state, moves=self.moves)
-        with SideSearches(solve_state, search.begun) as others:
-            others.grow(solve_state.options.threads - 1)
-            reason = search.run()
-            others.wait()
-        return reason
+
+def searched(
+    solve_state: SolveState, moves: Sequence[type[Move]] = (), held: Mapping[int, Sequence[int]] | None = None
+) -> StoppedBy:
+    """Search with every thread; return the reason to stop.
+
+    `moves`: classes of moves beside the registered ones, made by the first of several searches. `held`: GPUs of the
+    jobs that stay there, as `Layout` has them.
+    """
+    search = Driver(solve_state, moves=moves, held=held)
+    with SideSearches(solve_state, search.begun, held=held) as others:
+        others.grow(solve_state.options.threads - 1)
+        reason = search.run()
+        others.wait()
+    return reason
 
 
 SEARCH = Search()
