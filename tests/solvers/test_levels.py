@@ -10,7 +10,7 @@ import pytest
 from jigsaw_opt.instances import generate
 from jigsaw_opt.problem.compiled.operations import OperationGraph, compile_instance
 from jigsaw_opt.solvers.placement.layout import Layout, demands, exchange_us, shapes
-from jigsaw_opt.solvers.placement.levels import SHAPES, LevelPlan, dominated, mean_slot_us, multisets
+from jigsaw_opt.solvers.placement.levels import SHAPES, LevelPlan, counts, dealt, dominated, mean_slot_us, multisets
 
 
 def free_jobs() -> list[OperationGraph]:
@@ -121,3 +121,18 @@ def test_mean_gpu_time_of_a_slot_is_that_over_all_orders_under_the_caps(seed: in
 def test_mean_gpu_time_of_a_slot_whose_levels_are_fixed() -> None:
     plan = LevelPlan(((1, 3), (2, 3)), fixed=True)
     assert mean_slot_us(plan, [2, 3], [(10, 25, 40), (100, 200, 300)]) == [17, 300]
+
+
+@pytest.mark.parametrize(("family", "number"), [("rack", 106), ("server", 7), ("tiny", 12)])
+def test_levels_that_are_dealt_keep_to_counts_and_rule(family: str, number: int) -> None:
+    rng = random.Random(number)
+    for job in compile_instance(generate(family, number)).jobs:
+        shallow = multisets(job, SHAPES[0]) if job.rule.multiset is None else [job.rule.multiset] * job.iterations
+        assert shallow is not None
+        rows = [rng.sample(list(row), len(row)) for row in shallow]
+        held = counts(range(job.slots), rows)
+        found = dealt(job, list(held.values())).rows
+        assert counts(range(job.slots), found) == held
+        if job.rule.multiset is not None:
+            assert {tuple(sorted(row)) for row in found} == {tuple(sorted(job.rule.multiset))}
+        assert all(sum(level == job.levels for level in row) >= job.rule.min_contributors for row in found)

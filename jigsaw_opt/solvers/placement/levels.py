@@ -8,7 +8,7 @@ multisets fit under its caps leaves the choice of who takes which to the list sc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, cycle, groupby
@@ -229,6 +229,47 @@ def by_caps(row: Levels, caps: Sequence[int], keys: Sequence[int]) -> list[int] 
         left.remove(slot)
         levels[slot] = level
     return levels
+
+
+def counts(gpus: Sequence[int], rows: Sequence[Sequence[int]]) -> dict[int, dict[int, int]]:
+    """Return the number of iterations at each level by GPU, given the levels by iteration and slot."""
+    return {gpu: dict(Counter(column)) for gpu, column in zip(gpus, zip(*rows, strict=True), strict=True)}
+
+
+def dealt(job: OperationGraph, held: Sequence[Mapping[int, int]]) -> LevelPlan:
+    """Return levels of which each slot takes each in a given number of iterations.
+
+    `held`: by slot, the number of iterations at each level; all slots together keep to the rule of the job.
+    """
+    if job.rule.multiset is not None:
+        return _fixed(_decomposed(job.iterations, [dict(own) for own in held], Counter(job.rule.multiset)))
+    # The deepest levels of one slot begin where those of the slot before end, so that each iteration has its share.
+    begin, columns = 0, list[list[int]]()
+    for own in held:
+        levels = [level for level in sorted(own, reverse=True) for _ in range(own[level])]
+        columns.append([levels[(iteration - begin) % job.iterations] for iteration in range(job.iterations)])
+        begin += own.get(job.levels, 0)
+    return _fixed([*zip(*columns, strict=True)])
+
+
+def _decomposed(iterations: int, left: Sequence[dict[int, int]], multiset: Mapping[int, int]) -> list[list[int]]:
+    """Return rows that each are the multiset: a regular bipartite graph is a union of perfect matchings (König)."""
+    import networkx as nx
+
+    rows: list[list[int]] = []
+    while len(rows) < iterations:
+        graph: nx.Graph[int | tuple[int, int]] = nx.Graph()
+        for slot, own in enumerate(left):
+            graph.add_edges_from(
+                (slot, (level, copy)) for level, count in own.items() if count for copy in range(multiset[level])
+            )
+        matched = nx.bipartite.hopcroft_karp_matching(graph, range(len(left)))
+        row = [matched[slot][0] for slot in range(len(left))]
+        times = min(left[slot][level] for slot, level in enumerate(row))
+        for slot, level in enumerate(row):
+            left[slot][level] -= times
+        rows += [row] * times
+    return rows
 
 
 def _fixed(matrix: Sequence[Sequence[int]]) -> LevelPlan:

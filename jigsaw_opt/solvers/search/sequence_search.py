@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from math import inf
 from operator import le
@@ -91,6 +91,20 @@ class SequenceSearch:
             start = [moment % period for moment in start]
         value = objective_of(eligibility.operations, plan.jobs, plan.period_us)
         return SequencedSchedule(assignments, sequence, level, start, value, [] if self.cyclic else [self._last(start)])
+
+    def rows(self, schedule: SequencedSchedule, index: int) -> list[list[int]]:
+        """Return the levels of a job by iteration and slot."""
+        level, job = integers(schedule.level), schedule.assignments[index].job
+        starts = range(self._base[index], self._base[index + 1], job.slots + len(job.transfers) + 1)
+        return [level[start : start + job.slots] for start in starts]
+
+    def moved(self, schedule: SequencedSchedule, changed: Mapping[int, Assignment]) -> SequencedSchedule:
+        """Return the order of a schedule with some jobs on other GPUs or at other levels, to be annealed."""
+        level = copy(schedule.level)
+        for index, own in changed.items():
+            level[self._base[index] : self._base[index + 1]] = _levels(own, own.plan.rows)
+        assignments = [changed.get(index, old) for index, old in enumerate(schedule.assignments)]
+        return replace(schedule, assignments=assignments, level=level)
 
     def anneal(
         self,

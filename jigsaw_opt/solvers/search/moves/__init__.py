@@ -19,6 +19,7 @@ _OWN = {
     "heuristic": f"{_HERE}.moves.heuristic:Heuristic",
     "restart": f"{_HERE}.moves.restart:Restart",
     "intensify": f"{_HERE}.moves.restart:Intensify",
+    "even_loads": f"{_HERE}.moves.even_loads:EvenLoads",
     "relocation": f"{_HERE}.moves.restart:Relocate",
     "anneal_activities": f"{_HERE}.moves.activity_orders:AnnealActivities",
     "reorder_window": f"{_HERE}.moves.activity_orders:ReorderWindow",

@@ -125,11 +125,12 @@ class SequenceAnnealing:
 
     def anneal(self, plan: Timetable) -> Candidate:
         """Return a plan with its operations in another order."""
-        start, steps = self.sequencing.given(plan), self.steps
-        after = self.sequencing.anneal(
-            start, start.assignments, steps, self.rng.choice(self.params.temperatures), self.swept
-        )
-        return self.proposed(after)
+        return self.proposed(self.annealed(self.sequencing.given(plan)))
+
+    def annealed(self, schedule: SequencedSchedule) -> SequencedSchedule:
+        """Return a schedule with its operations in another order."""
+        temperature = self.rng.choice(self.params.temperatures)
+        return self.sequencing.anneal(schedule, schedule.assignments, self.steps, temperature, self.swept)
 
     def compressed(self, plan: Timetable) -> Candidate:
         """Return a plan with its operations in the order of their starts, each as early as that order permits."""
