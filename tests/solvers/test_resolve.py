@@ -209,9 +209,7 @@ def test_a_cyclic_plan_has_no_past() -> None:
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
 @pytest.mark.parametrize("held", [None, 3])
 def test_the_search_goes_on_with_placements_held(horizon: Horizon, objective: Objective, held: int | None) -> None:
-    given = generate("server", 2)
-    ample = replace(given.cluster, servers=tuple(replace(s, gpu_memory=10**14) for s in given.cluster.servers))
-    instance = replace(given, horizon=horizon, objective=objective, cluster=ample)
+    instance = replace(generate("server", 2), horizon=horizon, objective=objective)
     best = solve(instance, "auto", Options(threads=1, work_limit=0.3)).plan
     poor = old_plan(instance)
     assert best is not None and poor is not None

@@ -17,6 +17,7 @@ from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.problem.compiled.timetable import Timetable, assemble, decisions_of, objective_of
 from jigsaw_opt.problem.costs import needed_bytes
 from jigsaw_opt.problem.plan import JobPlan, Plan
+from jigsaw_opt.solvers.activities.placing import fit_at_once
 from jigsaw_opt.solvers.greedy.heuristic import placements, require_size
 from jigsaw_opt.solvers.infeasibility.together import restrict
 from jigsaw_opt.solvers.placement.assignment import ProblemData
@@ -218,9 +219,11 @@ class _Resolving:
 
     @property
     def _searches(self) -> bool:
-        """Return whether a search goes on with placements held: there is a limit to use up, and no past."""
-        timed = self.operations.needs_network or self.operations.has_scarce_holdings
-        return bool(self.fix.placements) and not self.fix.moment and self._limited and not timed
+        """Return whether a search goes on with placements held: a limit, no past, and memory for all jobs at once."""
+        operations, best = self.operations, self.solve_state.best
+        if operations.needs_network or self.fix.moment or not (self.fix.placements and self._limited):
+            return False
+        return not operations.has_scarce_holdings or (best is not None and fit_at_once(operations, best))
 
     def _released(self, job: OperationGraph) -> OperationGraph:
         """Return a job that starts no earlier than the moment, unless it has begun."""
@@ -390,8 +393,9 @@ class _Resolving:
 
     def _stop(self) -> bool:
         """Return whether repair is over: for a reason, or where the search is due (from a plan, if nothing is held)."""
-        is_due = self._searches or (self.fix.empty and self.solve_state.objective is not None)
-        return (is_due and self._improved_enough) or self._reason() is not None
+        if self._improved_enough and (self._searches or (self.fix.empty and self.solve_state.objective is not None)):
+            return True
+        return self._reason() is not None
 
     def _count(self, operations: int) -> None:
         self.work += operations * _WORK_OF_OPERATION

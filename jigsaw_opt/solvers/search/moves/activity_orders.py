@@ -28,9 +28,13 @@ class _OrderMove:
 
     @classmethod
     def applies(cls, context: Context) -> bool:
-        """Return whether there is a plan to begin with, of task graphs or one whose jobs do not fit all at once."""
+        """Return whether none is held and there is a plan, of task graphs or one whose jobs do not fit all at once."""
         best, operations = context.solve_state.best, context.operations
-        return best is not None and (operations.needs_network or not fit_at_once(operations, best))
+        return (
+            not context.data.layout.held
+            and best is not None
+            and (operations.needs_network or not fit_at_once(operations, best))
+        )
 
     @property
     def exhausted(self) -> bool:
@@ -69,4 +73,5 @@ class PlaceInTime(_OrderMove):
     @classmethod
     def applies(cls, context: Context) -> bool:
         """Return whether memory stands in the way: jobs may have to follow one another, and there is no better plan."""
-        return context.operations.has_scarce_holdings and (context.solve_state.best is None or super().applies(context))
+        scarce = context.operations.has_scarce_holdings and not context.data.layout.held
+        return scarce and (context.solve_state.best is None or super().applies(context))

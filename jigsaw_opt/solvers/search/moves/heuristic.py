@@ -51,11 +51,13 @@ class Trials:
         return found
 
     def make_in_time(self, share: float) -> None:
-        """Make the next schedules in which jobs follow one another for memory.
+        """Make the next schedules in which jobs follow one another for memory, unless some are held: these go anywhere.
 
         `share`: share of the limits that it may take from the last better one on.
         """
         context, work = self.context, self._size * SECONDS_OF_LISTING
+        if context.data.layout.held:
+            return
         if context.incumbent is not None and work > max(share, _SHARE_OF_FIRST) * context.budget.left[0]:
             return  # Not even one of them is worth what it takes.
         with context.budget.slice(share):
