@@ -64,13 +64,14 @@ Placed = Mapping[int, Mapping[int, int]]
 class Neighbourhood:
     """What a search changes of a placement.
 
-    `servers`: the servers on which jobs may move. `free`: the jobs that may, all of whose GPUs are there. `placed`:
-    every job as it is.
+    `servers`: the servers on which jobs may move. `free`: the jobs that may change, all of whose GPUs are there.
+    `placed`: every job as it is. `still`: jobs of which only the levels may change.
     """
 
     servers: frozenset[int]
     free: frozenset[int]
     placed: Sequence[Placed]
+    still: Collection[int] = ()
 
 
 def build(
@@ -96,7 +97,7 @@ def build(
         if part is not None:
             each.keep_within(part.servers, None if index in part.free else part.placed[index])
         if not each.held:
-            each.add_levels()
+            each.add_levels(part.placed[index] if part is not None and index in part.still else None)
             each.add_mode()
             each.add_iterations()
     for s, (server, gpus) in enumerate(zip(operations.cluster.servers, operations.cluster.gpus.of_server, strict=True)):
@@ -228,12 +229,12 @@ class _WorkerCounts:
         deepest = deepest_level(self.job, kind.gpu_memory)
         return self.job.blocks[0].duration_us[kind.gpu_type][:deepest]
 
-    def add_levels(self) -> None:
-        """Give workers GPUs of their own, and levels over all iterations together."""
+    def add_levels(self, still: Collection[int] | None = None) -> None:
+        """Give workers GPUs of their own, which may be given, and levels over all iterations together."""
         job, model = self.job, self.model
         n = job.iterations
         for gpu, s in enumerate(self.operations.cluster.gpus.server_of):
-            if s in self.gpus:
+            if s in self.gpus and (still is None or gpu in still):
                 self.assigned[gpu] = model.new_bool_var(f"{job.name} on {gpu}")
                 for level in candidate_levels(job):
                     if level <= len(self.times(s)):

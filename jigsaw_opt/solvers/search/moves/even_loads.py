@@ -99,10 +99,10 @@ class EvenLoads:
         )
         while len(servers) < min(2, len(layout.servers)):
             servers.add(rng.randrange(len(layout.servers)))
-        inside = [index for index, own in enumerate(on) if own <= servers and index not in layout.held]
+        inside = [index for index, own in enumerate(on) if own <= servers]
         rng.shuffle(inside)
         inside.sort(key=lambda index: gpu not in placed[index])
-        return Neighbourhood(frozenset(servers), frozenset(inside[: rng.randint(*_JOBS)]), placed)
+        return Neighbourhood(frozenset(servers), frozenset(inside[: rng.randint(*_JOBS)]), placed, layout.held)
 
     def _changed(self, part: Neighbourhood, most: int) -> dict[int, Placed]:
         """Return the jobs that a neighbourhood puts elsewhere or on other levels; none where nothing is found."""
