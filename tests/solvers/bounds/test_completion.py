@@ -247,7 +247,10 @@ def test_windows_see_what_whole_loads_do_not() -> None:
         continue
     loads = program.dual().value
     kinds = whole_jobs(context)
-    assert max(dual.value for dual in energetic_bounds(program, resources, kinds, BoundBudget())) > 1.01 * loads
+    values = [dual.value for dual in energetic_bounds(program, resources, kinds, BoundBudget())]
+    assert max(values) > 1.01 * loads
+    # Smith's order comes close before the first program is solved.
+    assert 0.9 * loads < values[0] <= loads
 
 
 def two_types(rule: Depth, workers: int, iterations: int) -> Operations:

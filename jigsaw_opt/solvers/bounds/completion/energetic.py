@@ -5,7 +5,8 @@ and ``t``: all but what is done by ``s`` at best and what the time from ``t`` to
 no more than its capacity times ``t - s`` (Baptiste, Le Pape and Nuijten, "Satisfiability tests and time-bound
 adjustments for cumulative scheduling problems", 1999). With a multiplier for each interval this relaxes to one small
 problem for each job: which completion time is the cheapest. The multipliers come from the convexified master, a linear
-program over mixtures of completion times (Dantzig and Wolfe, 1960). The bound that they prove is added up in integers.
+program over mixtures of completion times (Dantzig and Wolfe, 1960), and before it is solved from Smith's order. The
+bound that they prove is added up in integers.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ _MOMENTS = 64
 """About the number of moments at which intervals begin and end: there are as many intervals as pairs of them."""
 _NEW_INTERVALS = 8
 """Intervals of a resource that are added in a round: those that lack most capacity."""
+_FIRST_INTERVALS = 16
+"""Intervals that Smith's order begins with, each longer by about the same share of the work."""
 _TOLERANCE = 1e-6
 """Share by which an interval must be too narrow, or a completion time cheaper, to count."""
 _STEP_WORK = 2e-8
@@ -71,6 +74,14 @@ class _EnergeticResource:
         self.profiles = {k: both for k, (kind, demand) in pairs if (both := profiles(kind.data, demand))}
         self.work = {k: demand.work for k in self.profiles if (demand := resource.demands[k])}
         self.release = [kind.data.job.release_us for kind in kinds]
+
+    def least_work(self, kinds: Sequence[PlacementKind]) -> dict[int, int]:
+        """Return the work of each job, of the kind that asks least of the resource."""
+        least: dict[int, int] = {}
+        for number, kind in enumerate(kinds):
+            work = self.work.get(number, 0)
+            least[kind.job] = min(least.get(kind.job, work), work)
+        return least
 
     def inside(self, kind: int, start: int) -> int:
         """Return the work of a kind that cannot be done by `start`."""
@@ -114,10 +125,15 @@ def energetic_bounds(
     horizon = max(
         *map(int, program.completions),
         *(kind.data.completion for kind in kinds),
-        *(_least_end(each, kinds) for each in energetic),
+        *(sum(each.least_work(kinds).values()) // each.capacity for each in energetic),
     )
     master = _ConvexifiedMaster(program, energetic, kinds, horizon)
     moments = _moments(program, kinds, horizon)
+    if budget.spent:
+        return
+    yield master.dual()
+    budget.charge(_TERM_WORK * master.terms)
+    master.add_completions()
     for _ in range(_ROUNDS):
         if budget.spent or not master.solve():
             return
@@ -126,15 +142,6 @@ def energetic_bounds(
         yield dual
         if not (master.add_intervals(moments) | master.add_completions()):
             return
-
-
-def _least_end(resource: _EnergeticResource, kinds: Sequence[PlacementKind]) -> int:
-    """Return how long a resource takes at least for the work of all jobs, each of the kind that asks least of it."""
-    least: dict[int, int] = {}
-    for number, kind in enumerate(kinds):
-        work = resource.work.get(number, 0)
-        least[kind.job] = min(least.get(kind.job, work), work)
-    return sum(least.values()) // resource.capacity
 
 
 def _moments(program: CompletionProgram, kinds: Sequence[PlacementKind], horizon: int) -> Floats:
@@ -178,6 +185,8 @@ class _ConvexifiedMaster:
             own = kind.data.completion
             for end in {own, max(own, int(program.completions[kind.job])), latest}:
                 self._add_completion(number, end)
+        self._limits, self._multipliers = [inf] * len(self._own), [0.0] * len(self._rows)
+        self._start_in_smiths_order()
 
     def steps(self, moments: int) -> int:
         """Return the size of the search for intervals."""
@@ -186,6 +195,11 @@ class _ConvexifiedMaster:
     def solve(self) -> bool:
         """Find the best mixture and its multipliers; return whether there is one."""
         self._found = self._engine.run()
+        duals = self._found.duals.tolist()
+        first = len(self._own) + len(self._rows)
+        # An interval limits its load from above, so its multiplier in the program is not positive.
+        self._limits = duals[: len(self._own)]
+        self._multipliers = [*duals[len(self._own) : first], *(-dual for dual in duals[first:])]
         return self._found.ending is Ending.SOLVED
 
     def dual(self) -> DualBound:
@@ -204,12 +218,11 @@ class _ConvexifiedMaster:
 
     def add_completions(self) -> bool:
         """Add the cheapest completion times that the last bound found; return whether one was new."""
-        limits = self._found.duals[: len(self._own)].tolist()
         fresh = [
             (number, end)
             for number, (value, end) in enumerate(self._cheapest)
             if (number, end) not in self._completions
-            and value / UNIT / self._scale < limits[self._kinds[number].job] * (1 - _TOLERANCE)
+            and value / UNIT / self._scale < self._limits[self._kinds[number].job] * (1 - _TOLERANCE)
         ]
         for kind, end in checking_deadline(fresh):
             self._add_completion(kind, end)
@@ -239,21 +252,36 @@ class _ConvexifiedMaster:
 
         They are scaled down where they take more than a job's weight.
         """
-        duals = self._found.duals[len(self._own) :].tolist()
         rows = [
-            (row, int(Fraction(dual) * UNIT / sum(row.factors.values())))
-            for row, dual in zip(self._rows, duals, strict=False)
-            if dual > 0
+            (row, int(Fraction(value) * UNIT / sum(row.factors.values())))
+            for row, value in zip(self._rows, self._multipliers, strict=False)
+            if value > 0
         ]
         intervals = [
-            (interval, int(Fraction(-dual * self._scale) * UNIT / self._capacity(interval)))
-            for interval, dual in zip(self._intervals, duals[len(self._rows) :], strict=True)
-            # An interval limits its load from above, so its multiplier is not positive.
-            if dual < 0
+            (interval, int(Fraction(value * self._scale) * UNIT / self._capacity(interval)))
+            for interval, value in zip(self._intervals, self._multipliers[len(self._rows) :], strict=True)
+            if value > 0
         ]
         # Intervals take nothing of the weights: their charge depends on the completion time, and `CompletionCost` has
         # it exactly.
         return within_weights(self._weights, rows), intervals
+
+    def _start_in_smiths_order(self) -> None:
+        """Add intervals with the prices of time that the busiest resource has if it does all work in Smith's order."""
+        loads = [(resource.least_work(self._kinds), resource.capacity) for resource in self._energetic]
+        if not loads:
+            return
+        number = max(range(len(loads)), key=lambda k: Fraction(sum(loads[k][0].values()), loads[k][1]))
+        work, capacity = loads[number]
+        start = min(kind.data.job.release_us for kind in self._kinds)
+        done, falls, total = 0, 0, sum(work.values())
+        # While a job runs, a unit of work that comes later by a microsecond costs its weight for each unit of its work.
+        for job in sorted(filter(work.get, work), key=lambda job: Fraction(-self._weights[job], work[job])):
+            before, done, falls = done, done + work[job], falls + self._weights[job]
+            if before * _FIRST_INTERVALS // total < done * _FIRST_INTERVALS // total:
+                self._add_interval(interval := _EnergeticInterval(number, start, start + max(1, done // capacity)))
+                self._multipliers.append(falls * self._capacity(interval) / capacity / self._scale)
+                falls = 0
 
     def _dual_terms(self, kind: int, intervals: Sequence[tuple[_EnergeticInterval, int]]) -> list[DualTerm]:
         """Return the terms that charge a kind of placement for intervals with their multipliers."""
