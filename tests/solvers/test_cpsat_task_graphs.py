@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 
 from jigsaw_opt.formulations.cpsat.parts import alike_parts
+from jigsaw_opt.instances.sources import instance_from
 from jigsaw_opt.problem import (
     Cluster,
     Edge,
@@ -88,6 +89,11 @@ def ft06() -> TaskGraphJob:
 def test_a_classic_job_shop() -> None:
     result = solved(instance_of(one_server(6), ft06()))
     assert (result.status, result.objective) == (Status.OPTIMAL, 55)
+
+
+def test_a_pipeline_whose_period_meets_its_bound() -> None:
+    result = solve(instance_from("pipeline/overlapped"), "cpsat", Options(threads=1, work_limit=4.0))
+    assert (result.status, result.objective) == (Status.OPTIMAL, 198_000)
 
 
 def test_a_job_shop_whose_orders_are_jobs_on_gpus_of_their_own_types() -> None:

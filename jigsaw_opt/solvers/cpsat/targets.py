@@ -36,6 +36,7 @@ class Targets:
         self._halvings = 2 if operations.objective == "weighted_completion" else 1
         self._effort = _LEAST_EFFORT[operations.horizon]
         self._strongly, self._other_way = True, False
+        self._bound_first = operations.horizon == "cyclic" and bool(operations.task_graphs)
         self._work, self._most_work, self._end = 0.0, math.inf, math.inf
 
     def bisect(self, work: float = math.inf, seconds: float = math.inf, patience: int | None = None) -> float:
@@ -53,6 +54,10 @@ class Targets:
         """
         solve_state, left_open = self._control, 0
         self._most_work, self._end = work, solve_state.seconds + seconds
+        if self._bound_first and not self._over():
+            # Periods of task graphs often meet their bound. Such a plan is found without a relaxation at once, or not.
+            self._bound_first = False
+            self._answer(solve_state.bound, relaxed=False)
         while self._effort <= _MOST_EFFORT and left_open != patience and not self._over():
             assert solve_state.objective is not None, "without a plan it is over"
             bound, most = solve_state.bound, solve_state.objective - 1
@@ -74,7 +79,7 @@ class Targets:
         spent = self._work >= self._most_work or solve_state.seconds >= self._end
         return spent or solve_state.objective is None or solve_state.reason() is not None
 
-    def _answer(self, target: int) -> bool | None:
+    def _answer(self, target: int, relaxed: bool = True) -> bool | None:
         """Return whether there is a plan within a target; None where the engine does not find out."""
         from ortools.sat.python import cp_model
 
@@ -84,6 +89,8 @@ class Targets:
         model = build_model(solve_state, self._operations, least, target)
         model.proto.clear_objective()  # type: ignore[no-untyped-call]
         solver = self._engine()
+        if not relaxed:
+            solver.parameters.linearization_level = 0
         status = run_engine(solve_state, solver, model)
         self._work += solver.response_proto.deterministic_time
         if status == cp_model.INFEASIBLE:
