@@ -279,8 +279,12 @@ class _ConvexifiedMaster:
         for job in sorted(filter(work.get, work), key=lambda job: Fraction(-self._weights[job], work[job])):
             before, done, falls = done, done + work[job], falls + self._weights[job]
             if before * _FIRST_INTERVALS // total < done * _FIRST_INTERVALS // total:
-                self._add_interval(interval := _EnergeticInterval(number, start, start + max(1, done // capacity)))
-                self._multipliers.append(falls * self._capacity(interval) / capacity / self._scale)
+                interval = _EnergeticInterval(number, start, start + max(1, done // capacity))
+                if interval not in self._intervals:
+                    self._add_interval(interval)
+                    self._multipliers.append(0.0)
+                # Little work may end at the same moment as that before, whose interval is then the last one.
+                self._multipliers[-1] += falls * self._capacity(interval) / capacity / self._scale
                 falls = 0
 
     def _dual_terms(self, kind: int, intervals: Sequence[tuple[_EnergeticInterval, int]]) -> list[DualTerm]:
