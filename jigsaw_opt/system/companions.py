@@ -13,13 +13,17 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import Pipe
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from jigsaw_opt.errors import JigsawError
 
 Maker = Callable[[], Any]
 """Makes the object: a class or a function that a module holds."""
 _GRACE_SECONDS = 1.0
+_TRIES = 10
+"""How often what is told is pickled at most, where other threads change it meanwhile."""
+
+T = TypeVar("T")
 
 
 class LostCompanionError(JigsawError):
@@ -40,6 +44,14 @@ class Companion(Protocol):
 
     def end(self) -> None:
         """End it at once; whoever waits for an answer has the error. From any thread, any number of times."""
+
+
+def retried(send: Callable[[], T]) -> T:
+    """Return what a call returns that pickles objects, made anew where a thread fills a cache of theirs meanwhile."""
+    for _ in range(_TRIES - 1):
+        with suppress(RuntimeError):
+            return send()
+    return send()
 
 
 class LocalCompanion:
@@ -84,7 +96,7 @@ class LocalCompanion:
 
     def _send(self, message: object) -> None:
         try:
-            self._connection.send(message)
+            retried(lambda: self._connection.send(message))
         except OSError as error:
             raise self._lost() from error
         except (AttributeError, TypeError, pickle.PicklingError) as error:

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from jigsaw_opt.errors import MissingEngineError, UsageError
-from jigsaw_opt.system.companions import LostCompanionError, Maker
+from jigsaw_opt.system.companions import LostCompanionError, Maker, retried
 
 _CONNECT_SECONDS = 5.0
 
@@ -80,7 +80,7 @@ class RayCompanion:
         from ray.exceptions import RayError
 
         try:
-            return ray.get(getattr(self._actor, name).remote(*arguments))
+            return ray.get(retried(lambda: getattr(self._actor, name).remote(*arguments)))
         except (RayError, AttributeError, TypeError) as error:
             raise LostCompanionError(cause(error)) from error
 

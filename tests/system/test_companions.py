@@ -50,6 +50,22 @@ def test_what_cannot_travel_is_refused() -> None:
     assert carries(str(caught.value), "lock")
 
 
+def test_what_another_thread_changes_meanwhile_is_pickled_anew() -> None:
+    class Changing:
+        left = 1
+
+        def __reduce__(self) -> tuple[type[str], tuple[str]]:
+            if Changing.left:
+                Changing.left -= 1
+                raise RuntimeError("dictionary changed size during iteration")
+            return str, ("a",)
+
+    companion = LocalCompanion(Counter)
+    companion.ask("update", Changing())
+    assert companion.ask("total") == 1
+    companion.end()
+
+
 def test_who_waits_for_an_answer_hears_of_the_end() -> None:
     companion = LocalCompanion(Counter)
     os.kill(companion.number, signal.SIGSTOP)  # so that the answer never comes
