@@ -1,4 +1,4 @@
-"""Searches of a solve on a Ray cluster, one of which is lost."""
+"""Searches of a solve on a Ray cluster, of which some are lost."""
 
 from __future__ import annotations
 
@@ -40,17 +40,22 @@ def test_searches_on_a_cluster_find_plans_and_one_that_is_lost_costs_nothing_els
     monkeypatch.setattr(side_searches, "_START_SECONDS", 0.0)
     operations = compile_instance(load("server/oversubscribed"))
     state = SolveState("search", operations, Options(threads=1, work_limit=1e6), lambda event: None)
-    begun, node = Event(), {"num_cpus": 2, "object_store_memory": STORE_BYTES, "include_dashboard": False}
+    begun, node = Event(), {"object_store_memory": STORE_BYTES}
     begun.set()
-    cluster = Cluster(initialize_head=True, head_node_args=node)
+    cluster = Cluster(initialize_head=True, head_node_args={**node, "num_cpus": 1, "include_dashboard": False})
     try:
+        second = cluster.add_node(num_cpus=2, **node)
         with joined(cluster.address), SideSearches(state, begun) as others, caplog.at_level(logging.WARNING):
-            assert cores() == 2
-            others.add(2, start)
-            wait_for(lambda: (record := state.moves.get("opening")) is not None and record.calls == 2)
+            assert cores() == 3
+            others.add(3, start)
+            wait_for(lambda: (record := state.moves.get("opening")) is not None and record.calls == 3)
             made[0].end()
             wait_for(lambda: "is lost" in caplog.text)
             assert others.searching and state.best is not None
+            # Of the two that are left, at least one is there.
+            cluster.remove_node(second, allow_graceful=False)
+            wait_for(lambda: caplog.text.count("is lost") >= 2)
+            assert state.reason() is None and not others.failed
     finally:
         cluster.shutdown()
 

@@ -12,12 +12,13 @@ import pytest
 
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem import compile_instance
+from jigsaw_opt.solvers.greedy.heuristic import timetables
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.search import side_searches
+from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.driver import Driver
 from jigsaw_opt.solvers.search.side_searches import SideSearches
 from jigsaw_opt.solvers.search.side_worker import SearchNews, SearchTask, SearchWorker
-from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.solvers.solve_state import SolveState
 from jigsaw_opt.system.companions import LocalCompanion, Maker
 from tests.processes import wait_for
@@ -53,8 +54,6 @@ def test_plans_and_records_of_moves_come_from_every_process_and_jobs_that_are_he
 
 def test_a_process_learns_of_plans_and_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     state = state_of()
-    known = solve(load("server/oversubscribed"), "search", work_limit=0.1, threads=1)
-    assert known.objective is not None
     asked = []
 
     class Listened(LocalCompanion):
@@ -67,8 +66,8 @@ def test_a_process_learns_of_plans_and_bounds(monkeypatch: pytest.MonkeyPatch) -
     with SideSearches(solved, begun()) as workers:
         workers.grow(1)
         wait_for(lambda: solved.incumbent is not None)
-        assert solved.best is not None
-        state.offer(solved.best)
+    assert solved.best is not None
+    state.offer(solved.best)
     with SideSearches(state, begun()) as workers:
         asked.clear()
         workers.grow(1)
@@ -88,6 +87,34 @@ def test_a_worker_tells_no_plan_that_it_was_told() -> None:
     worker.begin(task, SearchNews(known))
     wait_for(lambda: worker.exchange(SearchNews()).ended)
     assert worker.exchange(SearchNews()).best is None
+
+
+def test_a_search_that_has_a_plan_of_another_one_makes_few_list_schedules_first() -> None:
+    work = []
+    for told in (False, True):
+        state = state_of(work_limit=None)
+        if told:
+            state.offer(next(timetables(state.operations, 0)))
+        driver, budget = Driver(state, stream=1), Budget(state)
+        assert driver.open(budget)
+        assert driver.context.best_list is not None
+        work.append(budget.work)
+    assert 0 < work[1] < work[0]
+
+
+def test_a_search_that_does_not_answer_at_the_end_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    class Silent(LocalCompanion):
+        def ask(self, name: str, *arguments: Any) -> Any:
+            if name == "exchange" and workers.searching:
+                os.kill(self.number, signal.SIGSTOP)
+                stopped.set()
+            return super().ask(name, *arguments)
+
+    state, stopped = state_of(work_limit=None), Event()
+    with caplog.at_level(logging.WARNING), SideSearches(state, begun()) as workers:
+        workers.add(1, Silent)
+        wait_for(stopped.is_set)
+    assert "does not answer" in caplog.text
 
 
 def test_a_solve_goes_on_without_a_process_that_was_killed(caplog: pytest.LogCaptureFixture) -> None:

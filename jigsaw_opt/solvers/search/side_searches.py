@@ -90,6 +90,8 @@ class SideSearches(AbstractContextManager["SideSearches"]):
         for worker in self._workers:
             worker.thread.join(max(0.0, last - monotonic()))
         for worker in self._workers:
+            if worker.searching and worker.thread.is_alive():
+                _LOGGER.warning("search %d beside the solve does not answer: what it found last is lost", worker.stream)
             worker.end()
         for worker in self._workers:
             worker.thread.join(_PATIENCE_SECONDS)
