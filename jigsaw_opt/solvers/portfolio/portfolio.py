@@ -28,7 +28,7 @@ _FIRST_BOUND_WORK, _SECOND_BOUND_WORK = 0.3, 1.0
 
 Larger cyclic instances have the first alone."""
 _BOUND_SHARE, _FIRST_SHARE, _SEARCH_SHARE = 0.4, 0.05, 0.4
-"""On one thread: shares of the limits for bounds and a first run of a small model, and of what is left for search."""
+"""Share of the limits for bounds; on one thread, for a first run of a small model, and of what is left for search."""
 _EXACT_SHARE = 0.35
 """Share of a time limit after which searches take the place of a model too large for targets."""
 
@@ -132,7 +132,8 @@ def _prove(
     in_between = closing and operations.objective != "weighted_completion"
     # Bounds at length gain larger cyclic instances next to nothing, and another search waits for them.
     brief = in_between or (operations.horizon == "cyclic" and not is_small(operations))
-    raise_bounds(solve_state, operations, _FIRST_BOUND_WORK if brief else BOUND_WORK if exact else work)
+    most = _FIRST_BOUND_WORK if brief else BOUND_WORK if exact else work
+    raise_bounds(solve_state, operations, most, _BOUND_SHARE * limit)  # Then another search takes its core.
     if exact:
         _require_plan(solve_state, operations)
     if solve_state.reason() is not None:

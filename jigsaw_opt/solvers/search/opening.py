@@ -23,20 +23,24 @@ _STEPS = 60
 
 
 def open_search(context: Context, begun: Event) -> None:
-    """Make the first plans: those of the heuristic's own orders, and what construction adds."""
-    solve_state = context.solve_state
+    """Make the first plans: those of the heuristic's own orders, and what construction adds.
+
+    A search that has a plan of another one makes none of the plans again that chance has no part in.
+    """
+    solve_state, told = context.solve_state, context.stream > 0 and context.incumbent is not None
     warn_if_interpreted()
     if context.operations.needs_network:
-        offer_greedy(solve_state, context.operations, solve_state.options.seed, context.offer)
+        if not told:
+            offer_greedy(solve_state, context.operations, solve_state.options.seed, context.offer)
         begun.set()
         return
-    context.shared(Trials).make(PLAIN_TRIALS)
+    context.shared(Trials).make(1 if told else PLAIN_TRIALS)
     begun.set()
-    weighted = context.evaluator.weighted and not context.data.layout.held
+    weighted = context.evaluator.weighted and not context.data.layout.held and not told
     inserted = inserted_by_ratio(context.data) if weighted else None
     if inserted is not None:
         context.propose(context.candidate(inserted[1]))
-    if context.operations.has_scarce_holdings:
+    if context.operations.has_scarce_holdings and not told:
         context.shared(Trials).make_in_time(_SHARE_WITHOUT_PLAN if solve_state.best is None else _SHARE_IN_TIME)
     _construct(context)
 
