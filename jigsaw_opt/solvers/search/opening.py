@@ -37,8 +37,7 @@ def open_search(context: Context, begun: Event) -> None:
     context.shared(Trials).make(1 if told else PLAIN_TRIALS)
     begun.set()
     weighted = context.evaluator.weighted and not context.data.layout.held and not told
-    inserted = inserted_by_ratio(context.data) if weighted else None
-    if inserted is not None:
+    if weighted and (inserted := inserted_by_ratio(context.data)) is not None:
         context.propose(context.candidate(inserted[1]))
     if context.operations.has_scarce_holdings and not told:
         context.shared(Trials).make_in_time(_SHARE_WITHOUT_PLAN if solve_state.best is None else _SHARE_IN_TIME)
