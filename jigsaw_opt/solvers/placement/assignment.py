@@ -84,6 +84,7 @@ class ProblemData:
         self._levels: dict[tuple[int, tuple[int, ...]], LevelPlan | None] = {}
         self._exchange: dict[tuple[int, Levels, int, int], tuple[int, ...]] = {}
         self._lengths: dict[tuple[object, ...], int] = {}
+        self._times: dict[tuple[object, ...], tuple[list[tuple[int, ...]], list[int], int]] = {}
         self._assignments: dict[tuple[int, int, tuple[int, ...], tuple[int, ...]], Assignment | None] = {}
 
     def channel(self, job: OperationGraph, gpus: Sequence[int]) -> Channel | None:
@@ -152,8 +153,17 @@ class ProblemData:
         channel = self.channel(job, gpus)
         if channel is None:
             return None
-        tables = self.tables(job, gpus)
-        exchange = [self.exchange(demand, row, channel) for row in plan.rows]
+        type_of = self.layout.type_of
+        # Plans that are not fixed are those of `levels`, each made once.
+        key = id(demand), id(plan), tuple(caps), tuple([type_of[gpu] for gpu in gpus]), channel.rate, channel.latency_us
+        tables, times = self.tables(job, gpus), None if plan.fixed else self._times.get(key)
+        if times is None:
+            exchange = [self.exchange(demand, row, channel) for row in plan.rows]
+            length = mean_us(plan.rows, exchange, partial(self.iteration_us, demand, tables))
+            times = exchange, loads_us(self.layout, demand, gpus, plan, caps, tables), length
+            if not plan.fixed:
+                self._times[key] = times
+        exchange, slot_us, length = times
         return Assignment(
             demand=demand,
             job=job,
@@ -163,8 +173,8 @@ class ProblemData:
             plan=plan,
             caps=None if min(caps) >= job.levels else list(caps),
             exchange=exchange,
-            slot_us=loads_us(self.layout, demand, gpus, plan, caps, tables),
-            iteration_us=mean_us(plan.rows, exchange, partial(self.iteration_us, demand, tables)),
+            slot_us=slot_us,
+            iteration_us=length,
         )
 
     def planned(

@@ -27,16 +27,18 @@ class PartialPlacement:
         self.gpu_us = [0] * count
         self.link_us = [0] * data.layout.links
         self._state, self._in_time = [0] * count, data.layout.in_time
+        self._peak = [0] * count
         self._deepest = [job.activation_bytes[-1] for job in data.operations.jobs]
+        self._largest = max(self._deepest, default=0)
         self.on_gpu: list[dict[int, int]] = [{} for _ in range(count)]
         self.on_link: list[dict[int, None]] = [{} for _ in range(data.layout.links)]
 
     def cap(self, index: int, gpu: int) -> int:
         """Return the deepest level of one more worker of a job that the memory of a GPU admits; 0 for none."""
-        job, inside = self.data.operations.jobs[index], self.on_gpu[gpu]
+        job = self.data.operations.jobs[index]
         room = self.data.layout.memory[gpu] - self._state[gpu] - job.state_bytes
-        if inside and not self._in_time and room < max(inside.values()):
-            others = [other for other, size in inside.items() if size > room]
+        if room < self._peak[gpu] and not self._in_time:
+            others = [other for other, size in self.on_gpu[gpu].items() if size > room]
             if self.rigid or not self._yield(others, [gpu], job.state_bytes):
                 return 0
         sizes = job.activation_bytes
@@ -59,18 +61,23 @@ class PartialPlacement:
         caps = level_caps(self.data.layout, assignment.demand, assignment.gpus, self._state)
         return self.data.levels(assignment.demand, caps)
 
-    def assignment(self, index: int, gpus: Sequence[int]) -> Assignment | None:
-        """Return a job on GPUs as memory is now; None where their types, memory or routes do not admit it."""
+    def assignment(self, index: int, gpus: Sequence[int], caps: Sequence[int] = ()) -> Assignment | None:
+        """Return a job on GPUs as memory is now; None where their types, memory or routes do not admit it.
+
+        `caps`: what `cap` returns for the GPUs; empty where it was not asked.
+        """
         demand, type_of = self.demands[index], self.data.layout.type_of
         times = demand.slot_us
         if not all(type_of[gpu] in times for gpu in gpus):
             return None
-        assignment = self.data.assignment(index, demand, gpus, [self.cap(index, gpu) for gpu in gpus])
+        assignment = self.data.assignment(index, demand, gpus, caps or [self.cap(index, gpu) for gpu in gpus])
         if assignment is None or self.rigid or self._in_time:
             return assignment
         # A job that yields on each of these GPUs may not do so on all of them.
         taken, memory, state, deepest = demand.job.state_bytes, self.data.layout.memory, self._state, self._deepest
         room = {gpu: memory[gpu] - state[gpu] - taken for gpu in gpus}
+        if min(room.values()) >= self._largest:
+            return assignment
         others = {other for gpu in gpus for other in self.on_gpu[gpu] if deepest[other] > room[gpu]}
         return assignment if not others or self._yield(others, gpus, taken) else None
 
@@ -86,7 +93,8 @@ class PartialPlacement:
         job = self.data.operations.jobs[index]
         for gpu, level in zip(assignment.gpus, deepest, strict=True):
             self._state[gpu] += 0 if self._in_time else job.state_bytes
-            self.on_gpu[gpu][index] = job.activation_bytes[level - 1]
+            self.on_gpu[gpu][index] = size = job.activation_bytes[level - 1]
+            self._peak[gpu] = max(self._peak[gpu], size)
         self._weigh(index, assignment, 1)
 
     def unplace(self, index: int) -> None:
@@ -98,7 +106,8 @@ class PartialPlacement:
         size = 0 if self._in_time else self.data.operations.jobs[index].state_bytes
         for gpu in assignment.gpus:
             self._state[gpu] -= size
-            del self.on_gpu[gpu][index]
+            if self.on_gpu[gpu].pop(index) == self._peak[gpu]:
+                self._peak[gpu] = max(self.on_gpu[gpu].values(), default=0)
         self._weigh(index, assignment, -1)
 
     def resolved(self) -> list[Assignment] | None:

@@ -158,10 +158,8 @@ class LoadBalancer:
         """Return a job on a GPU or link with a large load."""
         rng, placement = self.rng, self.placement
         if rng.random() < 0.15:
-            return max(
-                range(len(placement.assignments)),
-                key=lambda i: self.assignment(i).iteration_us * self.assignment(i).job.iterations,
-            )
+            lengths = [a.iteration_us * a.job.iterations if a else 0 for a in placement.assignments]
+            return max(range(len(lengths)), key=lengths.__getitem__)
         if placement.link_us and rng.random() < 0.6:
             count = len(placement.link_us)
             sample = range(count) if rng.random() < 0.3 else rng.sample(range(count), min(8, count))
@@ -191,34 +189,42 @@ class LoadBalancer:
         return False
 
     def _cheapest(self, index: int, thorough: bool = False) -> Assignment | None:
-        best, least = None, float("inf")
-        for gpus in self.generator.of(self.placement, index, thorough):
-            assignment = self.placement.assignment(index, gpus)
+        best, least, placement, job = None, float("inf"), self.placement, self.data.operations.jobs[index]
+        type_of, loads, times = self.data.layout.type_of, placement.gpu_us, job.iterations
+        slot_us = {name: time // times * times for name, time in placement.demands[index].slot_us.items()}
+        for gpus in self.generator.of(placement, index, thorough):
+            caps = [placement.cap(index, gpu) for gpu in gpus]
+            known = job.rule.balance is None and min(caps) >= job.levels
+            if known and _raised(0.0, loads, [(g, slot_us.get(type_of[g], 0)) for g in gpus], self.target_us) >= least:
+                continue  # Its links and its length make it no cheaper.
+            assignment = placement.assignment(index, gpus, caps)
             if assignment is not None and (cost := self._cost(assignment)) < least:
                 best, least = assignment, cost
         return best
 
     def _cost(self, assignment: Assignment) -> float:
         """Return what the job adds to the excess of its GPUs, its links and itself."""
-        target, placement = self.target_us, self.placement
-        iterations = assignment.job.iterations
+        iterations, target = assignment.job.iterations, self.target_us
         total = _LENGTH_WEIGHT * _over(assignment.job.release_us + assignment.iteration_us * iterations, target)
-        for gpu, slot_us in zip(assignment.gpus, assignment.slot_us, strict=True):
-            load = placement.gpu_us[gpu]
-            total += _excess(load + slot_us * iterations, target) - _excess(load, target)
+        slots = zip(assignment.gpus, assignment.slot_us, strict=True)
+        total = _raised(total, self.placement.gpu_us, [(gpu, slot_us * iterations) for gpu, slot_us in slots], target)
         if assignment.links:
             exchange = sum(map(sum, assignment.exchange))
-            for link in assignment.links:
-                load = placement.link_us[link]
-                total += _excess(load + exchange, target) - _excess(load, target)
+            total = _raised(total, self.placement.link_us, [(link, exchange) for link in assignment.links], target)
             total += self.link_weight * len(assignment.links) * exchange / target
         return total
 
 
-def _excess(load: int, target: int) -> float:
-    """Return the price of a load: small and rising up to the target, steep above."""
-    share = load / target
-    return share * share * share * share + (_over(load, target) if share > 1 else 0.0)
+def _raised(cost: float, loads: Sequence[int], more: Sequence[tuple[int, int]], target: int) -> float:
+    """Return a cost and the rise of the price of loads: it is small and rising up to the target, and steep above."""
+    for at, load in more:
+        share, before = (loads[at] + load) / target, loads[at] / target
+        price, old = share * share * share * share, before * before * before * before
+        if share > 1:
+            price += _over(loads[at] + load, target)
+            old += _over(loads[at], target)
+        cost += price - old
+    return cost
 
 
 def _over(length: int, target: int) -> float:
