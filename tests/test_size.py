@@ -30,7 +30,7 @@ CODE = {
 LINES = {
     "jigsaw_opt": (105_000, "all lines of all rooms"),
     "tests": (53_900, "oracles and referees of their own, and a test for every rule, code and page"),
-    "benchmarks": (8_500, "what is compared with others or with an earlier version, side by side"),
+    "benchmarks": (8_600, "what is compared with others or with an earlier version, side by side"),
 }
 """By folder, most lines of Python, and what takes them."""
 

@@ -42,7 +42,7 @@ class Attempt:
 
     def offer(self, timetable: Timetable) -> None:
         """Take a plan if it is better than the best one."""
-        objective = objective_of(self.operations, timetable.jobs, timetable.period_us)
+        objective = objective_of(self.operations, timetable.jobs, timetable.period_us, timetable.task_graph_jobs)
         if self.objective is None or objective < self.objective:
             self.best, self.objective = timetable, objective
             self.trajectory.append((self.elapsed, objective))

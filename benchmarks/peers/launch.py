@@ -51,7 +51,7 @@ class Order:
 def launch(order: Order) -> Run:
     """Make the attempt. Whatever goes wrong in it is told by the run, never raised."""
     make = partial(Run, *order.asked)
-    reason = METHODS[order.method].unsupported(order.instance)
+    reason = METHODS[order.method].refusal(order.instance)
     if reason is not None:
         return make(Verdict.NOT_TAKEN, note=reason)
     with tempfile.TemporaryDirectory(prefix="jigsaw-peers-") as name:

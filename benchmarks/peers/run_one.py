@@ -22,7 +22,7 @@ def stated_plan(attempt: Attempt, method: str) -> Plan | None:
     if attempt.best is None or attempt.objective is None:
         return None
     instance, solver = attempt.operations.instance, {"name": method, "seconds": attempt.elapsed, "seed": attempt.seed}
-    period, jobs, bound = attempt.best.period_us, attempt.best.jobs, attempt.bound or 0
+    period, jobs, bound = attempt.best.period_us, attempt.best.plans_of(instance), attempt.bound or 0
     digest = instance_sha256(instance)
     return Plan.of_jobs(instance.name, digest, "feasible", attempt.objective, bound, period, jobs, solver)
 
@@ -39,7 +39,7 @@ def main() -> None:
     method, instance = METHODS[asked.method], load_instance(asked.instance)
     method.warm_up()
     attempt = Attempt(compile_instance(instance), asked.time_limit, asked.threads, asked.seed)
-    method.solve(attempt)
+    method.run(attempt)
     found = {
         "objective": attempt.objective,
         "bound": attempt.bound,

@@ -12,11 +12,13 @@ from attempt import Attempt
 from comparison import Run, Verdict, race, seconds_to, summary
 from launch import Order, judged, launch
 from list_scheduling import list_timetable, priorities
+from methods import OURS
 from order_search import OrderedInsertion, first_order
 from run_one import stated_plan
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import encode_plan
+from jigsaw_opt.documents.job_shops import read_jsplib
 from jigsaw_opt.instances import generate
 from jigsaw_opt.problem import Instance, compile_instance
 from jigsaw_opt.problem.instance import Horizon, Objective
@@ -148,6 +150,17 @@ def test_an_attempt_that_does_not_end_is_stopped(
 def test_an_attempt_in_a_process_of_its_own(pair: Instance) -> None:
     found = launch(Order(pair, "greedy", 0, 5.0, 1))
     assert (found.verdict, found.objective, found.trajectory[-1][1]) == (Verdict.PLAN, 1800, 1800)
+
+
+@pytest.mark.parametrize("method", [OURS, "plain-cpsat"])
+def test_job_shops_are_taken_as_jsplib_states_them(method: str) -> None:
+    found = launch(Order(read_jsplib("2 2\n0 3 1 2\n1 4 0 1\n", "shop"), method, 0, 5.0, 1))
+    assert (found.verdict, found.objective, found.bound) == (Verdict.PLAN, 6, 6)
+
+
+def test_methods_of_data_parallel_jobs_take_no_job_shop() -> None:
+    found = launch(Order(read_jsplib("1 1\n0 3\n", "shop"), "list", 0, 5.0, 1))
+    assert (found.verdict, found.note) == (Verdict.NOT_TAKEN, "jobs with a task graph")
 
 
 def test_a_method_that_does_not_take_the_instance(pair: Instance) -> None:

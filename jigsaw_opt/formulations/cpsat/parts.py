@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat.variables import TaskGraphVariables
@@ -71,13 +71,14 @@ def alike_parts(graph: CompiledTaskGraph) -> list[list[Sequence[int]]]:
 
 def _parts(graph: CompiledTaskGraph) -> list[list[int]]:
     """Return the operations that edges or holds join, each part in the order of the task graph."""
-    import networkx as nx
-
-    joined: nx.Graph[int] = nx.Graph()
-    joined.add_nodes_from(range(graph.size))
-    joined.add_edges_from((before, after) for before, after, _ in graph.edges)
-    joined.add_edges_from((hold.start, hold.end) for hold in graph.holds)
-    return sorted(sorted(part) for part in nx.connected_components(joined))
+    part_of = [[operation] for operation in range(graph.size)]
+    for one, other in chain((edge[:2] for edge in graph.edges), ((hold.start, hold.end) for hold in graph.holds)):
+        small, large = sorted((part_of[one], part_of[other]), key=len)
+        if small is not large:
+            large += small
+            for operation in small:
+                part_of[operation] = large
+    return sorted(sorted(part) for operation, part in enumerate(part_of) if part[0] == operation)
 
 
 def _pattern(graph: CompiledTaskGraph, part: Sequence[int]) -> Hashable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat import CpSatModel
@@ -116,6 +117,8 @@ def explore(
         return None
     if operations.horizon == "cyclic":
         return _prove_period(solve_state, operations, workers, work, seconds)
+    # Loading the engine takes longer than many a share of the limits.
+    import_module("ortools.sat.python.cp_model")
     end = solve_state.seconds + min(seconds, math.inf if solve_state.remaining is None else solve_state.remaining)
     # Only the relaxation bounds weighted ends of task-graph jobs well.
     relaxed = bool(operations.task_graphs) and operations.objective == "weighted_completion"
