@@ -1,4 +1,4 @@
-"""Placements with levels, evened out by CP-SAT a few servers and jobs at a time; a schedule says what each is worth."""
+"""Placements with levels whose loads are evened out by annealing; a schedule says what each is worth."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
-from jigsaw_opt.formulations.cpsat_loads import Neighbourhood, Placed, build
-from jigsaw_opt.solvers.bounds.server_partition import server_partitions
 from jigsaw_opt.solvers.placement.assignment import Assignment
 from jigsaw_opt.solvers.placement.levels import counts, dealt
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context, Effort
+from jigsaw_opt.solvers.search.load_search import LoadSearch, Placed
 from jigsaw_opt.solvers.search.moves.list_annealing import draft
 from jigsaw_opt.solvers.search.moves.load_balancing import Placing
 from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
 from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule
 
-_WORK = 0.03
-"""Deterministic seconds of the engine for one neighbourhood: most are solved in a third of it."""
-_ENGINE = {"linearization_level": 1}
-_JOBS = 3, 7
-"""Fewest and most jobs that move in a neighbourhood: with ten the engine seldom finds anything in that work."""
-_FULLEST = 0.8
-"""How often a neighbourhood is that of the fullest GPU."""
-_PATIENCE, _CALL, _LONGEST = 12, 0.6, 4.0
-"""Neighbourhoods in vain and deterministic seconds after which a call ends, and how much longer it becomes in vain, at
-most."""
-_VARIABLE = 1e-4
-"""Deterministic seconds that a variable of the model counts as, to be built."""
+_STEPS, _MOST_STEPS = 5_000, 1_000_000
+"""Steps of an annealing for each worker, and at most."""
+_STEP = 5e-7
+"""Deterministic seconds that a step counts as."""
+_TEMPERATURES = 1e-4, 1e-3, 1e-2
+"""Temperatures at which an annealing begins; one is drawn."""
+_LINK_PRICES = 0.01, 0.1, 1.0
+"""Prices of a link that is taken all the time, where a GPU at twice the target costs 1; one is drawn. How hard links are
+to schedule differs between instances."""
+_TARGETS = 0.0, 0.5
+"""Least and most share of the gap by which the target is above the bound."""
+_CALL, _LONGEST = 0.6, 4.0
+"""Deterministic seconds after which a call ends, and how much longer it becomes in vain, at most."""
 
 
 class EvenLoads:
@@ -38,7 +38,7 @@ class EvenLoads:
 
     def __init__(self, context: Context) -> None:
         self.context, self.rng = context, context.rng
-        self._places = [places for places in server_partitions(context.operations.cluster) if not places.shared]
+        self._loads = LoadSearch(context.data, context.rng)
         self._effort = Effort(_LONGEST)
 
     @classmethod
@@ -47,7 +47,7 @@ class EvenLoads:
         return context.operations.objective != "weighted_completion" and context.shared(SequenceAnnealing).fits
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
-        """Change the placement of the best plan until no neighbourhood becomes more even.
+        """Change the placement of the best plan again and again.
 
         The best plan found, or None where there is none to begin with.
 
@@ -55,64 +55,24 @@ class EvenLoads:
         """
         if incumbent is None:
             return None
-        sequences, idle = self.context.shared(SequenceAnnealing), 0
+        sequences, enough = self.context.shared(SequenceAnnealing), budget.work + _CALL * self._effort.length
         best = sequences.sequencing.given(incumbent.timetable)
-        rows = partial(sequences.sequencing.rows, best)
-        placed: list[Placed] = [counts(own.gpus, rows(index)) for index, own in enumerate(best.assignments)]
-        loads = self._loads(placed)
-        most, enough = _PATIENCE * self._effort.length, budget.work + _CALL * self._effort.length
-        while idle < most and budget.work < enough and not budget.over():
-            changed = self._changed(self._neighbourhood(placed, loads), max(*loads, incumbent.value))
-            idle += 1
-            if not changed:
-                continue
-            after = [changed.get(index, at) for index, at in enumerate(placed)]
-            evener = sorted(self._loads(after), reverse=True), sorted(loads, reverse=True)
-            if evener[0] > evener[1]:
-                continue
-            placed, loads = after, self._loads(after)
-            found = self._scheduled(best, placed)
-            if found.value < best.value or evener[0] < evener[1]:
-                idle = 0
+        while budget.work < enough and not budget.over():
+            found = self._scheduled(best, self._evened(best, budget))
             best = found if found.value < best.value else best
         self._effort.spent(best.value < incumbent.value)
         return sequences.proposed(best)
 
-    def _loads(self, placed: Sequence[Placed]) -> list[int]:
-        """Return the work of every GPU, in microseconds."""
-        type_of, loads = self.context.data.layout.type_of, [0] * len(self.context.data.layout.gpus)
-        for job, at in zip(self.context.operations.jobs, placed, strict=True):
-            for gpu, levels in at.items():
-                times = job.blocks[0].duration_us[type_of[gpu]]
-                loads[gpu] += sum(times[level - 1] * count for level, count in levels.items())
-        return loads
-
-    def _neighbourhood(self, placed: Sequence[Placed], loads: Sequence[int]) -> Neighbourhood:
-        """Return the server of a GPU, mostly the fullest, others that share a job, and some of the jobs inside."""
-        rng, layout = self.rng, self.context.data.layout
-        gpu = max(range(len(loads)), key=loads.__getitem__)
-        if rng.random() >= _FULLEST:
-            gpu = rng.randrange(len(loads))
-        on = [{layout.server_of[g] for g in at} for at in placed]
-        servers = {layout.server_of[gpu]} | rng.choice(
-            [on[index] for index, at in enumerate(placed) if gpu in at] or on
-        )
-        while len(servers) < min(2, len(layout.servers)):
-            servers.add(rng.randrange(len(layout.servers)))
-        inside = [index for index, own in enumerate(on) if own <= servers]
-        rng.shuffle(inside)
-        inside.sort(key=lambda index: gpu not in placed[index])
-        return Neighbourhood(frozenset(servers), frozenset(inside[: rng.randint(*_JOBS)]), placed, layout.held)
-
-    def _changed(self, part: Neighbourhood, most: int) -> dict[int, Placed]:
-        """Return the jobs that a neighbourhood puts elsewhere or on other levels; none where nothing is found."""
-        context = self.context
-        model = build(context.operations, 0, most, self._places, all_present=True, part=part)
-        model.hint(part.placed)
-        context.budget.spend(_VARIABLE * len(model.model.proto.variables))
-        value = context.engine.solve_all([model.model], _WORK, _ENGINE)[0]
-        placed = {} if value is None else model.placed(value)
-        return {index: at for index, at in placed.items() if at != part.placed[index]}
+    def _evened(self, schedule: SequencedSchedule, budget: Budget) -> list[Placed]:
+        """Return the placement of a schedule with its loads evened out."""
+        rows = partial(self.context.shared(SequenceAnnealing).sequencing.rows, schedule)
+        placed = [counts(own.gpus, rows(index)) for index, own in enumerate(schedule.assignments)]
+        bound = min(self.context.solve_state.bound, schedule.value)
+        target = bound + round(self.rng.uniform(*_TARGETS) * (schedule.value - bound))
+        steps = min(_MOST_STEPS, _STEPS * self._loads.workers)
+        temperature = self.rng.choice(_TEMPERATURES)
+        price = self.rng.choice(_LINK_PRICES)
+        return self._loads.annealed(placed, steps, temperature, max(1, target), price, lambda n: budget.spend(n * _STEP))
 
     def _scheduled(self, before: SequencedSchedule, placed: Sequence[Placed]) -> SequencedSchedule:
         """Return the better of the order of a schedule at a placement, and of its list schedule, both annealed."""
