@@ -20,7 +20,7 @@ CODE = {
     "routing": (350, "routes round failures, and what they deliver"),
     "scheduling": (6_300, "policies and their placement, performance models, the live scheduler"),
     "simulation": (3_200, "inputs, engine, prediction and results"),
-    "solvers": (20_600, "bounds, generators, searches, exact engines, explanations, sessions: the largest"),
+    "solvers": (21_050, "bounds, generators, searches, exact engines, explanations, sessions: the largest"),
     "sweeps": (1_830, "parallel runs that survive a kill, and the bench"),
     "system": (550, "files, clocks, signals, processes, and code of others"),
     "views": (1_950, "pictures, HTML pages and their words, and the formats of other programs"),

@@ -1,18 +1,18 @@
 """Decide whether all workers find a place without too much work on a GPU or link: a CP-SAT model without starts.
 
-A relaxation of both exact models, for lower bounds, and for the search, which changes a part of a placement. Within an
-objective of `limit`, every GPU has time for its blocks, every link for its transfers, every job for its iterations one
-after the other where it sits, and every GPU the memory for its workers, of each alone or of all together. When
-operations run is left out, so its size does not grow with the iterations.
+A relaxation of both exact models, for lower bounds: within an objective of `limit`, every GPU has time for its
+blocks, every link for its transfers, every job for its iterations one after the other where it sits, and
+every GPU the memory for its workers, of each alone or of all together. When operations run is left out, so its size
+does not grow with the iterations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from jigsaw_opt.formulations.cpsat_model import CpSatRows, add_gpu_memory, new_model
 from jigsaw_opt.formulations.timetable.placement import add_depth_rule
@@ -56,93 +56,41 @@ def fits(operations: Operations) -> bool:
     return variables <= _MOST_VARIABLES and states < EXACT_IN_64_BITS
 
 
-Placed = Mapping[int, Mapping[int, int]]
-"""A job on its GPUs: the number of iterations at each level, by GPU."""
-
-
-@dataclass(frozen=True, slots=True)
-class Neighbourhood:
-    """What a search changes of a placement.
-
-    `servers`: the servers on which jobs may move. `free`: the jobs that may change, all of whose GPUs are there.
-    `placed`: every job as it is. `still`: jobs of which only the levels may change.
-    """
-
-    servers: frozenset[int]
-    free: frozenset[int]
-    placed: Sequence[Placed]
-    still: Collection[int] = ()
-
-
 def build(
-    operations: Operations,
-    known: int,
-    most: int,
-    places: Sequence[ServerGroups],
-    all_present: bool,
-    part: Neighbourhood | None = None,
+    operations: Operations, known: int, most: int, places: Sequence[ServerGroups], all_present: bool
 ) -> LoadsModel:
     """Build a model that has a solution for every plan of makespan or period at most `most`, and minimises it.
 
     `known`: a lower bound. `all_present`: whether all jobs take their memory all the time; else each only has room
-    alone (specification: memory). `part`: what may change of a placement, of which only the loads of its servers and
-    of their links count then; None for everything.
+    alone (specification: memory).
     """
     model = new_model()
     unit = -(-most // _LARGEST_NUMBER) or 1
     clock = Limit(model.new_int_var(known // unit, most // unit, "limit"), unit, most)
     model.minimize(clock.variable)
     counts = [_WorkerCounts(model, operations, clock, job) for job in operations.jobs]
-    for index, each in enumerate(counts):
-        if part is not None:
-            each.keep_within(part.servers, None if index in part.free else part.placed[index])
-        if not each.held:
-            each.add_levels(part.placed[index] if part is not None and index in part.still else None)
-            each.add_mode()
-            each.add_iterations()
-    for s, (server, gpus) in enumerate(zip(operations.cluster.servers, operations.cluster.gpus.of_server, strict=True)):
-        if part is None:
-            _add_order(model, counts, gpus)
-        elif s not in part.servers:
-            continue
+    for each in counts:
+        each.add_levels()
+        each.add_mode()
+        each.add_iterations()
+    for server, gpus in zip(operations.cluster.servers, operations.cluster.gpus.of_server, strict=True):
+        _add_order(model, counts, gpus)
         for gpu in gpus:
             present = [each for each in counts if gpu in each.assigned]
             _add_work(model, clock, present, gpu)
             if all_present:
                 _add_memory(model, present, gpu, server.gpu_memory)
     for place in places:
-        groups = None if part is None else {place.group[s] for s in part.servers}
-        _add_transfers(model, operations, clock, counts, place, groups)
-    return LoadsModel(model, clock, counts)
+        _add_transfers(model, operations, clock, counts, place)
+    return LoadsModel(model, clock)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadsModel:
-    """A model with its limit and, by job, the GPUs of the workers and their levels."""
+    """A model and its limit."""
 
     model: cp_model.CpModel
     limit: Limit
-    jobs: Sequence[_WorkerCounts]
-
-    def hint(self, placed: Sequence[Placed]) -> None:
-        """Let the engine begin with a placement."""
-        for each, at in zip(self.jobs, placed, strict=True):
-            for gpu, literal in each.assigned.items() if not each.held else ():
-                self.model.add_hint(literal, int(gpu in at))
-            for (gpu, level), count in each.count.items() if not each.held else ():
-                self.model.add_hint(count, at.get(gpu, {}).get(level, 0))
-
-    def placed(self, value: Callable[[cp_model.IntVar], int]) -> dict[int, Placed]:
-        """Return what a solution makes of the jobs that are free, by index."""
-        return {
-            index: {
-                gpu: {level: count for level in each.levels(gpu) if (count := value(each.count[gpu, level]))}
-                for gpu, literal in each.assigned.items()
-                if value(literal)
-            }
-            for index, each in enumerate(self.jobs)
-            if not each.held
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,37 +119,21 @@ class _WorkerCounts:
     """The GPUs of a job's workers, and the number of iterations that each spends at each level.
 
     `assigned`: literal that a worker is on a GPU. `count`: number of iterations that it spends there at a level, by
-    (GPU, level). `inside`: literal that all workers are on one server, by server. `held`: whether the job stays where
-    it is; then literals and numbers are constants.
+    (GPU, level). `inside`: literal that all workers are on one server, by server.
     """
 
     model: cp_model.CpModel
     operations: Operations
     clock: Limit
     job: OperationGraph
-    assigned: dict[int, Any] = field(default_factory=dict)
-    count: dict[tuple[int, int], Any] = field(default_factory=dict)
+    assigned: dict[int, cp_model.IntVar] = field(default_factory=dict)
+    count: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)
     inside: dict[int, cp_model.IntVar] = field(default_factory=dict)
-    held: bool = False
 
     @cached_property
     def gpus(self) -> dict[int, int]:
         """Number of usable GPUs by server."""
         return critical.usable_gpus(self.operations, self.job)
-
-    def keep_within(self, servers: Collection[int], placed: Placed | None) -> None:
-        """Leave a job only some servers, or the GPUs and levels that it has."""
-        self.held = placed is not None
-        server_of = self.operations.cluster.gpus.server_of
-        own = servers if placed is None else {server_of[gpu] for gpu in placed}
-        self.gpus = {s: room for s, room in self.gpus.items() if s in own}
-        if placed is not None:
-            self.assigned = dict.fromkeys(placed, 1)
-            self.count = {(gpu, level): n for gpu, levels in placed.items() for level, n in levels.items()}
-
-    def levels(self, gpu: int) -> list[int]:
-        """Return the levels that a worker may have on a GPU."""
-        return [level for (g, level) in self.count if g == gpu]
 
     @cached_property
     def ring(self) -> Channel | None:
@@ -229,12 +161,12 @@ class _WorkerCounts:
         deepest = deepest_level(self.job, kind.gpu_memory)
         return self.job.blocks[0].duration_us[kind.gpu_type][:deepest]
 
-    def add_levels(self, still: Collection[int] | None = None) -> None:
-        """Give workers GPUs of their own, which may be given, and levels over all iterations together."""
+    def add_levels(self) -> None:
+        """Give workers GPUs of their own, and levels over all iterations together."""
         job, model = self.job, self.model
         n = job.iterations
         for gpu, s in enumerate(self.operations.cluster.gpus.server_of):
-            if s in self.gpus and (still is None or gpu in still):
+            if s in self.gpus:
                 self.assigned[gpu] = model.new_bool_var(f"{job.name} on {gpu}")
                 for level in candidate_levels(job):
                     if level <= len(self.times(s)):
@@ -304,8 +236,7 @@ class _WorkerCounts:
     def _sum(self, gpu: int, cost: Sequence[int]) -> cp_model.LinearExprT:
         """Return the sum over the iterations of the worker on a GPU of a cost by level."""
         levels = range(1, len(cost) + 1)
-        terms: Terms = [self.clock.of(cost[d - 1]) * self.count[gpu, d] for d in levels if (gpu, d) in self.count]
-        return sum(terms)
+        return sum(self.clock.of(cost[d - 1]) * self.count[gpu, d] for d in levels if (gpu, d) in self.count)
 
     def work(self, gpu: int) -> cp_model.LinearExprT:
         """Return the time that the worker on a GPU keeps it busy."""
@@ -356,7 +287,7 @@ def _add_windows(
     for head in _thinned({head for head, _ in ends}):
         for tail in _thinned({tail for _, tail in ends}):
             inside = [amount for (h, t), amount in zip(ends, work, strict=True) if h >= head and t >= tail]
-            if inside and not isinstance(sum(inside), int):
+            if inside:
                 # What was rounded down of the limit is less than one unit for each resource.
                 room = capacity * clock.variable + (capacity - 1 if clock.unit > 1 else 0)
                 model.add(sum(inside) <= room - clock.of(capacity * (head + tail)))
@@ -399,18 +330,13 @@ def _add_transfers(
     clock: Limit,
     counts: Sequence[_WorkerCounts],
     places: ServerGroups,
-    only: Set[int] | None,
 ) -> None:
-    """Give a job that sits in several groups a link that leaves each of them (specification: exclusive).
-
-    `only`: the groups whose links count; None for all.
-    """
+    """Give a job that sits in several groups a link that leaves each of them (specification: exclusive)."""
     uses: dict[int, list[tuple[_WorkerCounts, cp_model.IntVar]]] = {group: [] for group in places.leaving}
     for each in counts:
-        if each.ring is not None and (only is None or not only.isdisjoint(places.group[s] for s in each.gpus)):
+        if each.ring is not None:
             for group, literal in _leaves(model, each, places).items():
-                if only is None or group in only:
-                    uses[group].append((each, literal))
+                uses[group].append((each, literal))
     for group, users in uses.items():
         links = [operations.cluster.links[k] for k in places.leaving[group]]
         if users and links:
@@ -421,11 +347,9 @@ def _add_transfers(
             _add_windows(model, clock, [(head, 0) for head in heads], loads, len(links))
 
 
-def _leaves(model: cp_model.CpModel, each: _WorkerCounts, places: ServerGroups) -> dict[int, Any]:
+def _leaves(model: cp_model.CpModel, each: _WorkerCounts, places: ServerGroups) -> dict[int, cp_model.IntVar]:
     """Return the literal that a job uses a link that leaves a group, by group."""
     groups = sorted({places.group[s] for s in each.gpus})
-    if each.held:
-        return dict.fromkeys(groups, 1) if len(groups) > 1 else {}
     on = {group: model.new_bool_var(f"{each.job.name} in {group}") for group in groups}
     for gpu, literal in each.assigned.items():
         model.add_implication(literal, on[places.group[each.operations.cluster.gpus.server_of[gpu]]])

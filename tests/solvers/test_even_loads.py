@@ -1,17 +1,28 @@
-"""Neighbourhoods of placements whose loads CP-SAT evens out, and the move that makes them."""
+"""Placements whose loads are annealed, and the move that makes plans of them."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from random import Random
+
+import pytest
 
 from jigsaw_opt import solve
-from jigsaw_opt.formulations.cpsat_loads import Neighbourhood, Placed, build
 from jigsaw_opt.instances import generate
-from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
+from jigsaw_opt.problem.compiled.operations import OperationGraph, compile_instance
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.solvers.engines.cpsat import new_solver
+from jigsaw_opt.solvers.engines import compiled
+from jigsaw_opt.solvers.greedy.heuristic import placements
 from jigsaw_opt.solvers.params import SearchParams
+from jigsaw_opt.solvers.placement.assignment import Assignment, ProblemData
+from jigsaw_opt.solvers.placement.layout import Layout, demands
+from jigsaw_opt.solvers.placement.levels import counts, dealt
+from jigsaw_opt.solvers.search.load_search import LoadSearch, Placed
 from jigsaw_opt.solvers.search.moves import names
+from tests.extras import needs_fast
+from tests.random_instances import random_instance
 
 
 def roomy(family: str, number: int) -> Instance:
@@ -21,34 +32,101 @@ def roomy(family: str, number: int) -> Instance:
     return replace(instance, cluster=replace(instance.cluster, servers=servers))
 
 
-def on_first_gpus(operations: Operations) -> list[Placed]:
-    """All jobs at their deepest level on the first GPUs, which gives those the most work that there can be."""
-    return [{gpu: {job.levels: job.iterations} for gpu in range(job.slots)} for job in operations.jobs]
+def begun(instance: Instance) -> tuple[ProblemData, list[Placed]] | None:
+    """The heuristic's first placement, with levels dealt to the slots in turn where their order is open."""
+    operations = compile_instance(instance)
+    asked = demands(operations)
+    assignments = None if asked is None else next(placements(operations, asked), None)
+    if asked is None or assignments is None:
+        return None
+    return ProblemData(operations, asked), [placed(assignment) for assignment in assignments]
 
 
-def test_only_free_jobs_move_and_only_within_their_servers_if_at_all() -> None:
-    operations = compile_instance(roomy("rack", 3))
-    placed, gpus = on_first_gpus(operations), operations.cluster.gpus
-    servers = frozenset(gpus.server_of[gpu] for gpu in range(max(job.slots for job in operations.jobs))) | {1}
-    free = frozenset(range(0, len(operations.jobs), 2))
-    most = sum(
-        job.iterations * max(job.blocks[0].duration_us[kind]) for job in operations.jobs for kind in job.gpu_types
-    )
-    part = Neighbourhood(servers, free, placed, still={0})
-    loads = build(operations, 0, 2 * most, (), all_present=True, part=part)
-    loads.hint(placed)
-    solver = new_solver()
-    solver.parameters.max_deterministic_time = 1.0
-    solver.solve(loads.model)
-    found = loads.placed(solver.value)
-    assert found.keys() == free
-    for index, at in found.items():
-        job = operations.jobs[index]
+def placed(assignment: Assignment) -> Placed:
+    rows = assignment.plan.rows
+    if not assignment.plan.fixed and not assignment.caps:
+        rows = tuple(row[turn % len(row) :] + row[: turn % len(row)] for turn, row in enumerate(rows))
+    return counts(assignment.gpus, rows)
+
+
+def assert_allowed(data: ProblemData, places: Sequence[Placed]) -> None:
+    """Each worker has a GPU of its own that its job may use, the levels keep to the rule, and memory has room."""
+    held: dict[int, list[tuple[OperationGraph, int]]] = {}
+    for job, at in zip(data.operations.jobs, places, strict=True):
         assert len(at) == job.slots
-        assert {gpus.server_of[gpu] for gpu in at} <= servers
-        assert all(sum(levels.values()) == job.iterations for levels in at.values())
-    assert {index for index in free if found[index].keys() != placed[index].keys()} - {0}
-    assert found[0].keys() == placed[0].keys()
+        totals = Counter[int]()
+        for gpu, levels in at.items():
+            assert data.layout.type_of[gpu] in job.gpu_types
+            assert sum(levels.values()) == job.iterations
+            totals.update(levels)
+            held.setdefault(gpu, []).append((job, max(levels)))
+        if job.rule.multiset is not None:
+            assert totals == {level: n * job.iterations for level, n in Counter(job.rule.multiset).items()}
+        else:
+            assert sum(level * n for level, n in totals.items()) >= job.rule.min_total
+            sums = [sum(level * n for level, n in levels.items()) for levels in at.values()]
+            assert job.rule.balance is None or max(sums) - min(sums) <= job.rule.balance
+        deepest = dealt(job, list(at.values())).rows
+        assert all(row.count(job.levels) >= job.rule.min_contributors for row in deepest)
+    for gpu, own in held.items():
+        used = sum(job.state_bytes for job, _ in own) + max(job.activation_bytes[level - 1] for job, level in own)
+        assert used <= data.layout.memory[gpu]
+
+
+def loads_of(data: ProblemData, places: Sequence[Placed]) -> list[int]:
+    loads = [0] * len(data.layout.gpus)
+    for job, at in zip(data.operations.jobs, places, strict=True):
+        for gpu, levels in at.items():
+            times = job.blocks[0].duration_us[data.layout.type_of[gpu]]
+            loads[gpu] += sum(times[level - 1] * n for level, n in levels.items())
+    return loads
+
+
+def annealed(data: ProblemData, before: Sequence[Placed], seed: int, scope: int = 5) -> list[Placed]:
+    target = max(loads_of(data, before)) // 2 + 1
+    return LoadSearch(data, Random(seed)).annealed(before, 1000, 0.01, target, 0.01, scope, lambda steps: False)
+
+
+@pytest.mark.parametrize("scope", [0, 3, 5])
+def test_annealed_placements_are_allowed_and_no_fuller(scope: int) -> None:
+    evener = found = 0
+    instances = [random_instance(seed, operations=16) for seed in range(60)]
+    for number, instance in enumerate([*instances, *(generate("crowded", seed) for seed in range(8))]):
+        start = begun(instance)
+        if start is None:
+            continue
+        data, before = start
+        after = annealed(data, before, number, scope)
+        assert_allowed(data, after)
+        if scope == 0:
+            assert [at.keys() for at in after] == [at.keys() for at in before]
+        found, evener = found + 1, evener + (max(loads_of(data, after)) < max(loads_of(data, before)))
+    assert found > 50
+    assert evener > 5
+
+
+def test_jobs_with_a_place_of_their_own_stay_there() -> None:
+    operations = compile_instance(roomy("crowded", 3))
+    asked, start = demands(operations), begun(roomy("crowded", 3))
+    assert asked is not None
+    assert start is not None
+    before, held = start[1], {0: list(start[1][0]), 2: list(start[1][2])}
+    data = ProblemData(operations, asked, Layout(operations, held=held))
+    after = annealed(data, before, 1)
+    assert {index for index in held if after[index].keys() == before[index].keys()} == held.keys()
+    assert any(own.keys() != other.keys() for own, other in zip(after, before, strict=True))
+
+
+@needs_fast
+def test_the_compiled_function_gives_what_python_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(6):
+        start = begun(roomy("server", number))
+        assert start is not None
+        fast = annealed(*start, seed=3)
+        with monkeypatch.context() as patch:
+            patch.setattr(compiled, "compiled", lambda function: None)
+            slow = annealed(*start, seed=3)
+        assert fast == slow
 
 
 def test_the_move_makes_plans_better() -> None:

@@ -47,16 +47,16 @@ class LoadJobs(NamedTuple):
 class LoadState(NamedTuple):
     """A placement with its loads, and the best one.
 
-    `gpu`: by worker. `count`: iterations by worker and level. `work, length`: by worker: time on its GPU, and the least
+    `gpu`: by worker. `iterations`: by worker and level. `work, length`: by worker: time on its GPU, and the least
     end of its job that it makes. `load, uplink`: microseconds by GPU, and by server of the links that leave it.
-    `size, on`: number of workers by GPU, and the workers, in rows of as many as there are jobs. `log`: changes of one
-    step, behind their number. `rng`: state of the random numbers. `best_gpu, best_count`: the cheapest placement, as
-    `gpu` and `count`. `cost`: of the placement, of the cheapest one, and of links that are
-    taken as long as the target.
+    `size, on`: number of workers by GPU, and the workers, in rows of as many as there are jobs. `there, servers`: number
+    of workers by job and server, and number of servers by job. `log`: changes of one step, behind their number. `rng`:
+    state of the random numbers. `best_gpu, best_iterations`: the cheapest placement, as `gpu` and `iterations`. `cost`:
+    of the placement, of the cheapest one, and of links that are taken as long as the target.
     """
 
     gpu: Numbers
-    count: Numbers
+    iterations: Numbers
     work: Numbers
     length: Numbers
     load: Numbers
@@ -68,7 +68,7 @@ class LoadState(NamedTuple):
     log: Numbers
     rng: Numbers
     best_gpu: Numbers
-    best_count: Numbers
+    best_iterations: Numbers
     cost: Reals
 
 
@@ -138,7 +138,7 @@ def put(jobs: LoadJobs, state: LoadState, k: int, g: int, target: float) -> None
         at = jobs.block_at[j * kinds_of(jobs) + jobs.kind[jobs.server[g]]]
         work, length = 0, jobs.release[j]
         for level in range(jobs.levels[j]):
-            count = state.count[k * jobs.most[0] + level]
+            count = state.iterations[k * jobs.most[0] + level]
             work += count * jobs.block[at + level]
             length += count * jobs.path[at + level]
         state.work[k], state.length[k] = work, length
@@ -165,8 +165,8 @@ def shift(jobs: LoadJobs, state: LoadState, k: int, source: int, to: int, target
     """Give an iteration of a worker another level."""
     g, j = state.gpu[k], jobs.job[k]
     at = jobs.block_at[j * kinds_of(jobs) + jobs.kind[jobs.server[g]]]
-    state.count[k * jobs.most[0] + source] -= 1
-    state.count[k * jobs.most[0] + to] += 1
+    state.iterations[k * jobs.most[0] + source] -= 1
+    state.iterations[k * jobs.most[0] + to] += 1
     more = jobs.block[at + to] - jobs.block[at + source]
     state.work[k] += more
     add_load(state, g, more, target)
@@ -199,17 +199,17 @@ def undo(jobs: LoadJobs, state: LoadState, target: float) -> None:
 
 def holds(jobs: LoadJobs, state: LoadState, j: int, g: int) -> bool:
     """Return whether a job has a worker on a GPU."""
+    found = False
     for k in range(jobs.first[j], jobs.first[j + 1]):
-        if state.gpu[k] == g:
-            return True
-    return False
+        found = found or state.gpu[k] == g
+    return found
 
 
 def drawn_level(jobs: LoadJobs, state: LoadState, k: int) -> int:
     """Return a random level that a worker has in some iteration."""
     levels = jobs.levels[jobs.job[k]]
     level = randint(state.rng, levels)
-    while state.count[k * jobs.most[0] + level] == 0:
+    while state.iterations[k * jobs.most[0] + level] == 0:
         level = (level + 1) % levels
     return level
 
@@ -221,8 +221,8 @@ def keeps_rule(jobs: LoadJobs, state: LoadState, j: int) -> bool:
     for k in range(jobs.first[j], jobs.first[j + 1]):
         own = 0
         for level in range(jobs.levels[j]):
-            own += (level + 1) * state.count[k * jobs.most[0] + level]
-        total, deep = total + own, deep + state.count[k * jobs.most[0] + jobs.levels[j] - 1]
+            own += (level + 1) * state.iterations[k * jobs.most[0] + level]
+        total, deep = total + own, deep + state.iterations[k * jobs.most[0] + jobs.levels[j] - 1]
         low, high = own if low < 0 else min(low, own), max(high, own)
     if total < jobs.least_sum[j] or deep < jobs.least_deep[j]:
         return False
@@ -341,7 +341,7 @@ def within_memory(jobs: LoadJobs, state: LoadState) -> bool:
             j = jobs.job[k]
             total += jobs.state[j]
             for level in range(jobs.levels[j]):
-                if state.count[k * jobs.most[0] + level] > 0:
+                if state.iterations[k * jobs.most[0] + level] > 0:
                     largest = max(largest, jobs.activation[j * jobs.most[0] + level])
         if total + largest > jobs.memory[g]:
             return False
@@ -358,6 +358,7 @@ def anneal_loads(
     hot: float,
     target: float,
     tight: int,
+    scope: int,
     exponentials: Reals,
 ) -> int:
     """Take some steps of an annealing; return how many were taken.
@@ -365,7 +366,8 @@ def anneal_loads(
     `state`: the placement, without loads before the first step; all of it changes. `first, steps, total`: number of the
     first step, how many to take now, and how many there are in all. `hot`: temperature in step 0; it falls to 0 with
     the square of the steps that are left. `target`: load up to which nothing costs anything. `tight`: 1 where memory
-    may be too small for what is moved.
+    may be too small for what is moved. `scope`: 0 where only levels change, 3 where workers go to other GPUs, 5 where
+    jobs go to other servers.
     """
     if first == 0:
         state.cost[0] = 0.0
@@ -385,7 +387,7 @@ def anneal_loads(
         if state.size[g] == 0:
             continue
         k = state.on[g * len(jobs.levels) + randint(state.rng, state.size[g])]
-        kind = randint(state.rng, 8)
+        kind = randint(state.rng, 3 + scope)
         if kind < 3:
             valid = change_levels(jobs, state, k, target)
         elif kind < 6:
@@ -404,6 +406,6 @@ def anneal_loads(
             state.cost[1] = state.cost[0]
             for n in range(len(state.gpu)):
                 state.best_gpu[n] = state.gpu[n]
-            for n in range(len(state.count)):
-                state.best_count[n] = state.count[n]
+            for n in range(len(state.iterations)):
+                state.best_iterations[n] = state.iterations[n]
     return steps

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.solvers.engines.cpsat import configure, new_solver
-from jigsaw_opt.solvers.engines.parameters import Parameter
 from jigsaw_opt.solvers.search.budget import Budget
 
 if TYPE_CHECKING:
@@ -38,19 +37,16 @@ class Engine:
         self.budget, self.solve_state = budget, budget.solve_state
         self._calls = 0
 
-    def solve_all(
-        self, models: Sequence[cp_model.CpModel], work: float, parameters: Mapping[str, Parameter] = _FEASIBLE
-    ) -> list[Value | None]:
-        """Solve small models in parallel, each on one thread.
+    def solve_all(self, models: Sequence[cp_model.CpModel], work: float) -> list[Value | None]:
+        """Solve small models, of which any solution will do, in parallel, each on one thread.
 
-        `work` is the limit for each. `parameters`: those of the engine; by default for models of which any solution
-        will do.
+        `work` is the limit for each.
         """
         from ortools.sat.python import cp_model
 
         if not models:
             return []
-        solvers = [self._solver(work, parameters) for _ in models]
+        solvers = [self._solver(work) for _ in models]
 
         def cancel() -> None:
             for solver in solvers:
@@ -63,11 +59,11 @@ class Engine:
         found = (cp_model.OPTIMAL, cp_model.FEASIBLE)
         return [s.value if status in found else None for s, status in zip(solvers, statuses, strict=True)]
 
-    def _solver(self, work: float, parameters: Mapping[str, Parameter]) -> cp_model.CpSolver:
+    def _solver(self, work: float) -> cp_model.CpSolver:
         self._calls += 1
         solver = new_solver(seed=(self.solve_state.options.seed + self._calls) % 2**31)
         solver.parameters.max_deterministic_time = work
-        for name, value in parameters.items():
+        for name, value in _FEASIBLE.items():
             setattr(solver.parameters, name, value)
         remaining = self.solve_state.remaining
         if self.solve_state.options.clocked and remaining is not None:

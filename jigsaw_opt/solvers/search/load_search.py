@@ -86,19 +86,22 @@ class LoadSearch:
         temperature: float,
         target: int,
         link_price: float,
+        scope: int,
         stop: Callable[[int], bool],
     ) -> list[Placed]:
         """Return a placement of which less exceeds the target, as far as some steps find one.
 
         `temperature`: what the first steps may add to the sum of squares of all excesses over the target, as shares of
-        it; it falls to 0. `link_price`: price of a link that is taken for as long as the target. `stop`: called now and then with the number of steps since; true ends the run.
+        it; it falls to 0. `target`: in microseconds. `link_price`: price of a link that is taken for as long as the
+        target. `scope`: as the kernel has it. `stop`: called now and then with the number of steps since; true ends
+        the run.
         """
         layout, jobs, most = self.data.layout, self._jobs, self._most
         gpu = [gpu for at in placed for gpu in at]
         count = [levels.get(level, 0) for at in placed for levels in at.values() for level in range(1, most + 1)]
         states = LoadState(
             gpu=gpu,
-            count=count,
+            iterations=count,
             work=[0] * len(gpu),
             length=[0] * len(gpu),
             load=list(layout.load),
@@ -110,13 +113,13 @@ class LoadSearch:
             log=[0] * (16 * max(map(len, placed)) + 8),
             rng=[self._rng.randint(1, LARGEST_SEED)],
             best_gpu=list(gpu),
-            best_count=list(count),
+            best_iterations=list(count),
             cost=[0.0, 0.0, link_price],
         )
         flat, state = self._own(jobs._replace(still=self._still(placed))), self._own(states)
 
         def run(done: int, count: int) -> tuple[int, int]:
-            numbers = done, count, steps, temperature, float(target), self._tight
+            numbers = done, count, steps, temperature, float(target), self._tight, scope
             taken = self._anneal(flat, state, *numbers, self._exponentials)
             return taken, taken
 
@@ -124,7 +127,7 @@ class LoadSearch:
         return self._found(state, [len(at) for at in placed])
 
     def _found(self, state: LoadState, widths: Sequence[int]) -> list[Placed]:
-        gpus, counts, at, most = list(map(int, state.best_gpu)), list(map(int, state.best_count)), 0, self._most
+        gpus, counts, at, most = list(map(int, state.best_gpu)), list(map(int, state.best_iterations)), 0, self._most
         found: list[Placed] = []
         for width in widths:
             rows = [counts[k * most : (k + 1) * most] for k in range(at, at + width)]
@@ -147,7 +150,7 @@ class LoadSearch:
         return found
 
     def _ring_us(self, job: OperationGraph) -> int:
-        """Return for how long a job on several servers takes each one's links at least; -1 where some are not joined."""
+        """Return how long a job on several servers takes their links at least, or -1 where some are not joined."""
         operations = self.data.operations
         gpus, routes = usable_gpus(operations, job), operations.routes.under(job.route_policy)
         channel = operations.crossing(job, gpus)

@@ -16,13 +16,15 @@ from jigsaw_opt.solvers.search.moves.load_balancing import Placing
 from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
 from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule
 
-_STEPS, _MOST_STEPS = 5_000, 1_000_000
-"""Steps of an annealing for each worker, and at most."""
+_STEPS, _MOST_STEPS = (200, 1_000, 10_000), 1_000_000
+"""Steps of an annealing for each worker, one of which is drawn, and at most. A few keep most of the order's worth."""
+_SCOPES = 0, 3, 5, 5
+"""What may change: levels, GPUs as well, servers as well; one is drawn."""
 _STEP = 5e-7
 """Deterministic seconds that a step counts as."""
 _TEMPERATURES = 1e-4, 1e-3, 1e-2
 """Temperatures at which an annealing begins; one is drawn."""
-_LINK_PRICES = 0.01, 0.1, 1.0
+_LINK_PRICES = 0.003, 0.03, 0.3
 """Prices of a link that is taken all the time, where a GPU at twice the target costs 1; one is drawn. How hard links are
 to schedule differs between instances."""
 _TARGETS = 0.0, 0.5
@@ -69,10 +71,18 @@ class EvenLoads:
         placed = [counts(own.gpus, rows(index)) for index, own in enumerate(schedule.assignments)]
         bound = min(self.context.solve_state.bound, schedule.value)
         target = bound + round(self.rng.uniform(*_TARGETS) * (schedule.value - bound))
-        steps = min(_MOST_STEPS, _STEPS * self._loads.workers)
+        steps = min(_MOST_STEPS, round(self.rng.choice(_STEPS) * self._loads.workers))
         temperature = self.rng.choice(_TEMPERATURES)
         price = self.rng.choice(_LINK_PRICES)
-        return self._loads.annealed(placed, steps, temperature, max(1, target), price, lambda n: budget.spend(n * _STEP))
+        return self._loads.annealed(
+            placed,
+            steps,
+            temperature,
+            max(1, target),
+            price,
+            self.rng.choice(_SCOPES),
+            lambda n: budget.spend(n * _STEP),
+        )
 
     def _scheduled(self, before: SequencedSchedule, placed: Sequence[Placed]) -> SequencedSchedule:
         """Return the better of the order of a schedule at a placement, and of its list schedule, both annealed."""
