@@ -49,10 +49,10 @@ class LoadState(NamedTuple):
 
     `gpu`: by worker. `iterations`: by worker and level. `work, length`: by worker: time on its GPU, and the least
     end of its job that it makes. `load, uplink`: microseconds by GPU, and by server of the links that leave it.
-    `size, on`: number of workers by GPU, and the workers, in rows of as many as there are jobs. `there, servers`: number
-    of workers by job and server, and number of servers by job. `log`: changes of one step, behind their number. `rng`:
-    state of the random numbers. `best_gpu, best_iterations`: the cheapest placement, as `gpu` and `iterations`. `cost`:
-    of the placement, of the cheapest one, and of links that are taken as long as the target.
+    `size, on`: number of workers by GPU, and the workers, in rows of as many as there are jobs. `there, servers`:
+    number of workers by job and server, and number of servers by job. `log`: changes of one step, behind their number.
+    `rng`: state of the random numbers. `best_gpu, best_iterations`: the cheapest placement, as `gpu` and `iterations`.
+    `cost`: of the placement, of the cheapest one, and of links that are taken as long as the target.
     """
 
     gpu: Numbers

@@ -22,12 +22,13 @@ _SCOPES = 0, 3, 5, 5
 """What may change: levels, GPUs as well, servers as well; one is drawn."""
 _STEP = 5e-7
 """Deterministic seconds that a step counts as."""
-_TEMPERATURES = 1e-4, 1e-3, 1e-2
+_TEMPERATURES = 3e-4, 1e-3, 3e-3, 1e-2
 """Temperatures at which an annealing begins; one is drawn."""
-_LINK_PRICES = 0.003, 0.03, 0.3
-"""Prices of a link that is taken all the time, where a GPU at twice the target costs 1; one is drawn. How hard links are
-to schedule differs between instances."""
-_TARGETS = 0.0, 0.5
+_LINK_PRICES = {"finite": (0.003, 0.03, 0.3), "cyclic": (0.001, 0.01, 0.1)}
+"""Prices of a link that is taken all the time, where a GPU at twice the target costs 1, by horizon; one is drawn. How
+hard links are to schedule differs between instances; in a period, jobs that wait for them seldom keep others waiting.
+"""
+_TARGETS = 0.0, 0.25
 """Least and most share of the gap by which the target is above the bound."""
 _CALL, _LONGEST = 0.6, 4.0
 """Deterministic seconds after which a call ends, and how much longer it becomes in vain, at most."""
@@ -73,7 +74,7 @@ class EvenLoads:
         target = bound + round(self.rng.uniform(*_TARGETS) * (schedule.value - bound))
         steps = min(_MOST_STEPS, round(self.rng.choice(_STEPS) * self._loads.workers))
         temperature = self.rng.choice(_TEMPERATURES)
-        price = self.rng.choice(_LINK_PRICES)
+        price = self.rng.choice(_LINK_PRICES[self.context.operations.horizon])
         return self._loads.annealed(
             placed,
             steps,
