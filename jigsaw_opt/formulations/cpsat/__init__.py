@@ -16,7 +16,7 @@ from jigsaw_opt.formulations.cpsat.memory import add_memory
 from jigsaw_opt.formulations.cpsat.resources import add_blocks_disjoint, add_transfers_disjoint
 from jigsaw_opt.formulations.cpsat.symmetry import add_order, ordered_names
 from jigsaw_opt.formulations.cpsat.task_graphs import add_task_graph, slots_load
-from jigsaw_opt.formulations.cpsat.variables import JobVariables, TaskGraphVariables
+from jigsaw_opt.formulations.cpsat.variables import InstanceVariables, JobVariables, TaskGraphVariables
 from jigsaw_opt.formulations.cpsat_model import CpSatRows, new_model
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.loads import Load, add_loads
@@ -36,23 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["CpSatModel", "build", "spans_suffice"]
 
 
-class CpSatModel:
-    """Variables and constraints of one instance.
-
-    `eligibility`: the instance, its GPUs and routes. `jobs, graphs`: variables of the data-parallel jobs and of those
-    with a task graph. `axis`: the times that operations are laid down on. `proto`: the model of the engine.
-    """
-
-    def __init__(
-        self,
-        eligibility: GpuEligibility,
-        jobs: Sequence[JobVariables],
-        graphs: Sequence[TaskGraphVariables],
-        axis: Axis,
-        proto: cp_model.CpModel,
-    ) -> None:
-        self.eligibility, self.jobs, self.graphs = eligibility, tuple(jobs), tuple(graphs)
-        self.axis, self.proto = axis, proto
+class CpSatModel(InstanceVariables):
+    """Variables and constraints of one instance: what turns a solution into a timetable and back."""
 
     def plan(self, value: reading.Value) -> Timetable:
         """Return the timetable of a solution, given the value of each variable."""
@@ -125,11 +110,12 @@ def build(operations: Operations, spans: Sequence[Window], bound: int, limit: in
     axis = _axis(operations, limit)
     jobs = [JobVariables(*parts) for parts in zip(range(len(spans)), operations.jobs, spans, strict=True)]
     graphs = [TaskGraphVariables(graph) for graph in operations.task_graphs]
+    built = CpSatModel(model, eligibility, jobs, graphs, axis)
     for job, span in zip(operations.jobs, spans, strict=True):
         if span.release + job.iterations * span.iteration > span.deadline or not eligibility.allowed(job):
             # A disjunction of nothing is false: the engine proves that there is no plan.
             model.add_bool_or([])
-            return CpSatModel(eligibility, jobs, graphs, axis, model)
+            return built
     for job_vars in jobs:
         add_job(CpSatRows(model), eligibility, job_vars)
         if axis.period is not None:
@@ -138,18 +124,18 @@ def build(operations: Operations, spans: Sequence[Window], bound: int, limit: in
             model.add(job_vars.ends[-1] <= axis.period)
     for graph_vars in graphs:
         add_task_graph(model, eligibility, graph_vars, axis)
-    add_memory(model, eligibility, jobs, graphs, axis)
-    add_blocks_disjoint(model, eligibility, jobs, graphs, axis)
-    add_transfers_disjoint(model, jobs, graphs, axis)
-    add_order(model, eligibility, jobs, graphs)
+    add_memory(built)
+    add_blocks_disjoint(built)
+    add_transfers_disjoint(built)
+    add_order(built)
     if isinstance(axis, ModuloAxis):
         # All jobs together can be moved in time, and then come around.
         model.add((graphs[0].starts[0][0].offset if graphs else jobs[0].offset) == 0)
     if axis.period is None:
-        _add_objective(model, eligibility, jobs, graphs, axis, (bound, limit))
+        _add_objective(built, bound, limit)
     else:
-        _add_loads(model, eligibility, jobs, graphs, axis, axis.period)
-    return CpSatModel(eligibility, jobs, graphs, axis, model)
+        _add_loads(built, axis.period)
+    return built
 
 
 def spans_suffice(operations: Operations) -> bool:
@@ -159,14 +145,10 @@ def spans_suffice(operations: Operations) -> bool:
     within one period, its blocks are apart modulo the period where they are apart at all, and so is what they hold.
     Transfers know no barrier, so none may use a link. Slots that share a power cap are not apart by that.
     """
-    alone = len(operations.task_graphs) == 1 and not operations.jobs and operations.horizon == "cyclic"
-    capped = bool(operations.cluster.capacities)
-    return alone and not capped and operations.task_graphs[0].shape.barrier != "none" and not _uses_links(operations)
-
-
-def _uses_links(operations: Operations) -> bool:
-    """Return whether a transfer may use a link."""
-    return bool(operations.cluster.links) and any(graph.shape.transfers for graph in operations.task_graphs)
+    if len(operations.task_graphs) != 1 or operations.jobs or operations.horizon == "finite":
+        return False
+    shape, cluster = operations.task_graphs[0].shape, operations.cluster
+    return shape.barrier != "none" and not cluster.capacities and not (cluster.links and shape.transfers)
 
 
 def _axis(operations: Operations, limit: int) -> Axis:
@@ -177,51 +159,38 @@ def _axis(operations: Operations, limit: int) -> Axis:
     return Axis(serial_end(operations), limit) if spans_suffice(operations) else ModuloAxis(limit)
 
 
-def _add_objective(
-    model: cp_model.CpModel,
-    eligibility: GpuEligibility,
-    jobs: Sequence[JobVariables],
-    graphs: Sequence[TaskGraphVariables],
-    axis: Axis,
-    limits: tuple[int, int],
-) -> None:
+def _add_objective(instance_vars: InstanceVariables, bound: int, limit: int) -> None:
     """Minimise the latest end of a job, or the weighted sum of all ends (specification: objective).
 
-    `limits`: the objective lies between them, in microseconds (times weight for the weighted sum).
+    `bound, limit`: the objective lies between them, in microseconds (times weight for the weighted sum).
     """
-    objective = model.new_int_var(*limits, eligibility.operations.objective)
+    model, name = instance_vars.proto, instance_vars.eligibility.operations.objective
+    objective = model.new_int_var(bound, limit, name)
     model.minimize(objective)
-    weighted = eligibility.operations.objective == "weighted_completion"
-    add_objective(CpSatRows(model), objective, [*_ends(model, jobs, graphs, axis)], weighted)
-    if not weighted:
-        _add_loads(model, eligibility, jobs, graphs, axis, objective)
+    add_objective(CpSatRows(model), objective, [*_ends(instance_vars)], name == "weighted_completion")
+    if name != "weighted_completion":
+        _add_loads(instance_vars, objective)
 
 
-def _ends(
-    model: cp_model.CpModel, jobs: Sequence[JobVariables], graphs: Sequence[TaskGraphVariables], axis: Axis
-) -> Iterator[tuple[int, cp_model.IntVar]]:
+def _ends(instance_vars: InstanceVariables) -> Iterator[tuple[int, cp_model.IntVar]]:
     """Yield the weight and the end of each job; ends of task-graph jobs are added."""
-    yield from ((job_vars.job.weight, job_vars.ends[-1]) for job_vars in jobs)
-    for graph_vars in graphs:
+    model, limit = instance_vars.proto, instance_vars.axis.limit
+    yield from ((job_vars.job.weight, job_vars.ends[-1]) for job_vars in instance_vars.jobs)
+    for graph_vars in instance_vars.graphs:
         job = graph_vars.graph.job
-        end = model.new_int_var(0, axis.limit if job.deadline_us is None else min(axis.limit, job.deadline_us), "")
+        end = model.new_int_var(0, limit if job.deadline_us is None else min(limit, job.deadline_us), "")
         for operation in range(graph_vars.graph.size):
             # An operation waits for itself in the iteration before, so the last one ends last.
             model.add(end >= graph_vars.end(job.iterations - 1, operation))
         yield job.weight, end
 
 
-def _add_loads(
-    model: cp_model.CpModel,
-    eligibility: GpuEligibility,
-    jobs: Sequence[JobVariables],
-    graphs: Sequence[TaskGraphVariables],
-    axis: Axis,
-    most: Expression,
-) -> None:
+def _add_loads(instance_vars: InstanceVariables, most: Expression) -> None:
     """Fit the work on each GPU, server and link into the time that there is."""
 
-    def slots(g: int) -> Iterator[Load]:
-        return (slots_load(graph_vars, g, eligibility.gpu_type(g)) for graph_vars in graphs)
+    eligibility, finite = instance_vars.eligibility, instance_vars.axis.horizon == "finite"
 
-    add_loads(CpSatRows(model), eligibility, jobs, most, slots, axis.horizon == "finite")
+    def slots(g: int) -> Iterator[Load]:
+        return (slots_load(graph_vars, g, eligibility.gpu_type(g)) for graph_vars in instance_vars.graphs)
+
+    add_loads(CpSatRows(instance_vars.proto), eligibility, instance_vars.jobs, most, slots, finite)

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat.axis import Axis, ModuloAxis
 from jigsaw_opt.formulations.cpsat.presence import add_held_capacities, add_memory_in_time, presence_of, worker_on
-from jigsaw_opt.formulations.cpsat.variables import JobVariables, TaskGraphVariables
+from jigsaw_opt.formulations.cpsat.variables import InstanceVariables, JobVariables, TaskGraphVariables
 from jigsaw_opt.formulations.cpsat_model import CpSatRows
 from jigsaw_opt.formulations.timetable.channel import encode_maximum
-from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.problem.compiled.task_graph import NumberedHold
 
 if TYPE_CHECKING:
@@ -28,20 +27,15 @@ _MOST_NUMBER = 2**60
 """The engine's sums stay below 2^63."""
 
 
-def add_memory(
-    model: cp_model.CpModel,
-    eligibility: GpuEligibility,
-    jobs: Sequence[JobVariables],
-    graphs: Sequence[TaskGraphVariables],
-    axis: Axis,
-) -> None:
+def add_memory(instance_vars: InstanceVariables) -> None:
     """Require that on no GPU workers, slots and holds exceed its memory at any moment, nor jobs what else they hold.
 
     Notes
     -----
     All sizes are divided by their greatest common divisor: small demands keep the engine's sums within its integers.
     """
-    operations = eligibility.operations
+    model, eligibility, axis = instance_vars.proto, instance_vars.eligibility, instance_vars.axis
+    operations, jobs, graphs = eligibility.operations, instance_vars.jobs, instance_vars.graphs
     held = [_HeldSlot(model, own, number, axis) for own in graphs for number in range(len(own.at))]
     for g in range(len(eligibility.gpus)):
         workers, memory = [job_vars for job_vars in jobs if g in job_vars.assigned], eligibility.memory(g)

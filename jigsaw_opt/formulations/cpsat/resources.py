@@ -8,7 +8,7 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat.axis import Axis, block_size
-from jigsaw_opt.formulations.cpsat.variables import JobVariables, TaskGraphVariables
+from jigsaw_opt.formulations.cpsat.variables import InstanceVariables, JobVariables, TaskGraphVariables
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility, block_us
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.power import PowerCap
@@ -45,27 +45,22 @@ class PowerUse:
                 model.add_cumulative(intervals, [demand // unit for demand in demands], cap.watts // unit)
 
 
-def add_blocks_disjoint(
-    model: cp_model.CpModel,
-    eligibility: GpuEligibility,
-    jobs: Sequence[JobVariables],
-    graphs: Sequence[TaskGraphVariables],
-    axis: Axis,
-) -> None:
+def add_blocks_disjoint(instance_vars: InstanceVariables) -> None:
     """Require that blocks on a GPU do not overlap, and that all that run keep to the power caps.
 
     Notes
     -----
     Specification: exclusive, power.
     """
+    model, eligibility, axis = instance_vars.proto, instance_vars.eligibility, instance_vars.axis
     power = PowerUse(eligibility.operations.cluster)
     for g in range(len(eligibility.gpus)):
         blocks: list[cp_model.IntervalVar] = []
-        for job_vars in jobs:
+        for job_vars in instance_vars.jobs:
             for own, watts in _worker_blocks(model, eligibility, job_vars, g, axis):
                 blocks += own
                 power.add(eligibility.server(g), own, watts)
-        for graph_vars in graphs:
+        for graph_vars in instance_vars.graphs:
             for own, watts in _slot_blocks(model, graph_vars, g, eligibility.gpu_type(g), axis):
                 blocks += own
                 power.add(eligibility.server(g), own, watts)
@@ -100,13 +95,11 @@ def _slot_blocks(
             yield intervals, watts.get(gpu_type, 0)
 
 
-def add_transfers_disjoint(
-    model: cp_model.CpModel, jobs: Sequence[JobVariables], graphs: Sequence[TaskGraphVariables], axis: Axis
-) -> None:
+def add_transfers_disjoint(instance_vars: InstanceVariables) -> None:
     """Require that transfers over a link do not overlap (specification: exclusive)."""
-    on_link: dict[int, list[cp_model.IntervalVar]] = {}
-    contended = _contended_links(jobs, graphs)
-    for job_vars in jobs:
+    model, axis, on_link = instance_vars.proto, instance_vars.axis, dict[int, list["cp_model.IntervalVar"]]()
+    contended = _contended_links(instance_vars.jobs, instance_vars.graphs)
+    for job_vars in instance_vars.jobs:
         links = contended.intersection(job_vars.links)
         for exchanges in job_vars.exchanges if links else ():
             for b, exchange in enumerate(exchanges, 1):
@@ -116,7 +109,7 @@ def add_transfers_disjoint(
                     if there is not None:
                         own = axis.intervals(model, start, exchange.duration, there, exchange.end)
                         on_link.setdefault(link, []).extend(own)
-    for graph_vars in graphs:
+    for graph_vars in instance_vars.graphs:
         for (operation, link), literal in graph_vars.links.items():
             for row in graph_vars.starts:
                 own = axis.intervals(model, row[operation].offset, graph_vars.size[operation], literal)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat.variables import JobVariables, TaskGraphVariables
+from jigsaw_opt.formulations.cpsat.variables import InstanceVariables
 from jigsaw_opt.formulations.cpsat_model import CpSatRows
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.network import identical_servers
@@ -15,19 +15,17 @@ if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
 
-def add_order(
-    model: cp_model.CpModel,
-    eligibility: GpuEligibility,
-    jobs: Sequence[JobVariables],
-    graphs: Sequence[TaskGraphVariables],
-) -> None:
+def add_order(instance_vars: InstanceVariables) -> None:
     """Order identical jobs, identical servers, and the GPUs of a server."""
+    model, eligibility, jobs = instance_vars.proto, instance_vars.eligibility, instance_vars.jobs
     add_order_of_jobs(CpSatRows(model), eligibility, jobs)
     # Slots say nothing of the order of servers: the engine proves no sooner by that.
     for _, pairs in alike_servers(eligibility, jobs):
         _falling(model, pairs)
     # Who holds a GPU: each data-parallel job, and each slot of the others.
-    holders = [job_vars.assigned for job_vars in jobs] + [at for graph_vars in graphs for at in graph_vars.at]
+    holders = [job_vars.assigned for job_vars in jobs] + [
+        at for graph_vars in instance_vars.graphs for at in graph_vars.at
+    ]
     # Where each holds one GPU, the order says that no GPU is used before the one ahead of it. Clauses say it soonest.
     single = all(job_vars.job.slots == 1 for job_vars in jobs)
     for _, pairs in alike_gpus(eligibility, holders):

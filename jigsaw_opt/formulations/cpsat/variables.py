@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.timetable import variables
+from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-    from jigsaw_opt.formulations.cpsat.axis import Start
+    from jigsaw_opt.formulations.cpsat.axis import Axis, Start
     from jigsaw_opt.formulations.cpsat.presence import Presence
 
     Expression = cp_model.LinearExpr | int
@@ -52,3 +54,18 @@ class TaskGraphVariables:
     def end(self, iteration: int, operation: int) -> Expression:
         """Return the end of an operation."""
         return self.starts[iteration][operation].start + self.size[operation]
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceVariables:
+    """The variables of one instance, and the model of the engine that has them.
+
+    `eligibility`: the instance, its GPUs and routes. `jobs, graphs`: variables of the data-parallel jobs and of those
+    with a task graph. `axis`: the times that operations are laid down on.
+    """
+
+    proto: cp_model.CpModel
+    eligibility: GpuEligibility
+    jobs: Sequence[JobVariables]
+    graphs: Sequence[TaskGraphVariables]
+    axis: Axis
