@@ -10,7 +10,7 @@ from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan, PlanStatus
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
+from jigsaw_opt.solvers.infeasibility.certain import certain_causes, too_wide
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve import Fix
 from jigsaw_opt.solvers.resolve.failures import FailureEffect, FailureEffects, left_of

@@ -11,7 +11,7 @@ from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
 from jigsaw_opt.solvers.bounds import Bound, Proof
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.engines.parameters import require_parameters
-from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
+from jigsaw_opt.solvers.infeasibility.certain import certain_causes, too_wide
 from jigsaw_opt.solvers.registry import find, require_options, require_solver, require_taken
 from jigsaw_opt.solvers.result import Conflict, Event, Report, Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve_state import SolveState

@@ -30,7 +30,7 @@ from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.solvers.bounds import Proof
 from jigsaw_opt.solvers.ilp import solver as ilp
-from jigsaw_opt.solvers.infeasibility import exceeded_guarantees
+from jigsaw_opt.solvers.infeasibility.guarantees import exceeded_guarantees
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve import Fix
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy

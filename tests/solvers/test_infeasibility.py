@@ -23,7 +23,10 @@ from jigsaw_opt.problem import (
     compile_instance,
 )
 from jigsaw_opt.problem.network.route_policy import RoutePolicy
-from jigsaw_opt.solvers.infeasibility import certain_causes, minimal_conflict, placement_feasible, restrict
+from jigsaw_opt.solvers.infeasibility.certain import certain_causes
+from jigsaw_opt.solvers.infeasibility.conflict import minimal_conflict
+from jigsaw_opt.solvers.infeasibility.placement_feasibility import placement_feasible
+from jigsaw_opt.solvers.infeasibility.together import restrict
 from tests.oracle import optimum
 from tests.random_instances import random_instance
 from tests.refusals import carries

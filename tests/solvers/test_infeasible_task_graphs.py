@@ -28,7 +28,9 @@ from jigsaw_opt.problem import (
     compile_instance,
 )
 from jigsaw_opt.problem.network.route_policy import RoutePolicy
-from jigsaw_opt.solvers.infeasibility import certain_causes, minimal_conflict, restrict
+from jigsaw_opt.solvers.infeasibility.certain import certain_causes
+from jigsaw_opt.solvers.infeasibility.conflict import minimal_conflict
+from jigsaw_opt.solvers.infeasibility.together import restrict
 from tests.random_task_graphs import random_mixed_instance, random_task_graph_instance
 from tests.refusals import carries
 from tests.task_graph_oracle import task_graph_optimum

@@ -32,7 +32,7 @@ from jigsaw_opt.problem import (
 )
 from jigsaw_opt.problem.compiled.operations import is_long
 from jigsaw_opt.problem.network.route_policy import RoutePolicy
-from jigsaw_opt.solvers.infeasibility import certain_causes
+from jigsaw_opt.solvers.infeasibility.certain import certain_causes
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased import solver
 from jigsaw_opt.solvers.phased.phases import compact

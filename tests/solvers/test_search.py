@@ -15,7 +15,7 @@ from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.greedy.heuristic import placements
-from jigsaw_opt.solvers.infeasibility import certain_causes
+from jigsaw_opt.solvers.infeasibility.certain import certain_causes
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.params import DriverParams, OpeningParams, SearchParams
 from jigsaw_opt.solvers.placement import assignment

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import inf
 
 from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
@@ -20,6 +21,7 @@ from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.timetable import Timetable, assemble
 
 
+@dataclass(frozen=True, slots=True)
 class IlpTimetable:
     """Variables and constraints of one instance.
 
@@ -27,14 +29,10 @@ class IlpTimetable:
     program, in microseconds. `following`: which job has ended when another one begins, where memory may ask for it.
     """
 
-    def __init__(
-        self,
-        eligibility: GpuEligibility,
-        jobs: Sequence[JobVariables],
-        program: AlgebraicModel,
-        following: Following | None = None,
-    ) -> None:
-        self.eligibility, self.jobs, self.program, self.following = eligibility, tuple(jobs), program, following or {}
+    eligibility: GpuEligibility
+    jobs: Sequence[JobVariables]
+    program: AlgebraicModel
+    following: Following
 
     def plan(self, value: Value) -> Timetable:
         """Return the timetable of a solution, given the value of each variable; never later than the solution."""
@@ -66,7 +64,7 @@ def build(
     if not all(eligibility.allowed(job) for job in operations.jobs):
         # A row that nothing meets: the engine proves that there is no plan.
         model.add(False, "no_gpu")
-        return IlpTimetable(eligibility, jobs, model)
+        return IlpTimetable(eligibility, jobs, model, {})
     for job_vars in jobs:
         add_job(model, eligibility, job_vars)
     following: Following = {}

@@ -51,6 +51,7 @@ class Priced:
     pattern: ServerPattern
 
 
+@dataclass(frozen=True, slots=True)
 class Pricing:
     """Best patterns of one type of servers.
 
@@ -59,17 +60,12 @@ class Pricing:
     progress by class.
     """
 
-    def __init__(
-        self,
-        number: int,
-        gpus: int,
-        coschedules: Sequence[Coschedule],
-        on_type: Sequence[int],
-        members: dict[JobKind, list[int]],
-        weights: Sequence[float],
-    ) -> None:
-        self.number, self.gpus, self.weights = number, gpus, weights
-        self.coschedules, self.on_type, self.members = coschedules, on_type, members
+    number: int
+    gpus: int
+    coschedules: Sequence[Coschedule]
+    on_type: Sequence[int]
+    members: dict[JobKind, list[int]]
+    weights: Sequence[float]
 
     def patterns(self, prices: Prices, rates: Rates, counts: Sequence[int]) -> Iterator[Priced]:
         """Yield for each number of GPUs the pattern filled with its best coschedule; the best is among them.

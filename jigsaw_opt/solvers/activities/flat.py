@@ -67,6 +67,13 @@ class FlatActivities(NamedTuple):
                 found[before].append((after, length))
         return found
 
+    def wait_counts(self) -> list[int]:
+        """Return, by activity, how many waits within one period there are for others."""
+        counts = [0] * len(self.duration_us)
+        for arc in self.arcs:
+            counts[arc.after] += arc.periods == 0
+        return counts
+
 
 def network_of(
     operations: Operations, gpus: Sequence[Sequence[Gpu]], levels: Sequence[JobLevels] = (), within_slots: bool = False

@@ -94,10 +94,7 @@ class _SerialSearch:
 
     def __init__(self, flat: FlatActivities) -> None:
         self.flat, self.memory, self.successors = flat, HeldMemory(flat), flat.successors()
-        self.missing = [0] * len(flat.duration_us)
-        for later in self.successors:
-            for after, _ in later:
-                self.missing[after] += 1
+        self.missing = flat.wait_counts()
         self.tail = longest_tails(self.successors)
         self.light: set[int] = set()
         self.heavy: list[tuple[int, int]] = []

@@ -31,11 +31,7 @@ class ListScheduler:
     """
 
     def __init__(self, flat: FlatActivities, reserve: Sequence[int]) -> None:
-        self.flat, self.successors = flat, flat.successors()
-        self.missing = [0] * len(flat.duration_us)
-        for later in self.successors:
-            for after, _ in later:
-                self.missing[after] += 1
+        self.flat, self.successors, self.missing = flat, flat.successors(), flat.wait_counts()
         self.reserves: list[list[int]] = [[] for _ in flat.room]
         for activity in reserve:
             for gpu in {gpu for gpu, _, _ in (*flat.opens[activity], *flat.closes[activity])}:

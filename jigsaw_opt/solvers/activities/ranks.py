@@ -198,11 +198,7 @@ def in_order(flat: FlatActivities, starts: Sequence[int], jobs: Sequence[int] | 
     number of an activity decides.
     """
     place = [0] * len(starts) if jobs is None else [jobs[job] for job in flat.job]
-    successors = flat.successors()
-    missing = [0] * len(starts)
-    for later in successors:
-        for after, _ in later:
-            missing[after] += 1
+    successors, missing = flat.successors(), flat.wait_counts()
     ready = sorted((starts[a], place[a], a) for a, count in enumerate(missing) if count == 0)
     order = []
     while ready:

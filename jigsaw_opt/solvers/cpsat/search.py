@@ -16,7 +16,7 @@ from jigsaw_opt.solvers.cpsat.model import build_model, engine_for, is_small, ru
 from jigsaw_opt.solvers.cpsat.targets import Targets
 from jigsaw_opt.solvers.engines.magnitude import EXACT_FLOATS, engine_excess, first_excess
 from jigsaw_opt.solvers.greedy import offer_greedy
-from jigsaw_opt.solvers.infeasibility import minimal_conflict
+from jigsaw_opt.solvers.infeasibility.conflict import minimal_conflict
 from jigsaw_opt.solvers.infeasibility.plan_feasibility import largest_objective
 from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.solve_state import SolveState

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.result import Result
 from jigsaw_opt.solvers.solve_state import SolveState
+from jigsaw_opt.solvers.solve_state.request import OrtoolsSolver
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,6 @@ class Cpsat(OrtoolsSolver):
     name: str = "cpsat"
     display_name: str = "exact, constraint programming (OR-Tools CP-SAT); finite and cyclic horizon"
 
-    memory_in_time: ClassVar[bool] = True
     takes: ClassVar[tuple[str, ...]] = LIMITS
 
     def run(self, solve_state: SolveState) -> Result:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from jigsaw_opt.errors import Problem
-from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.engines.parameters import Parameter, check_names
 
 if TYPE_CHECKING:
@@ -89,19 +87,3 @@ def _set(parameters: cp_model.SatParameters, name: str, value: Parameter) -> Non
         setattr(parameters, name, getattr(type(before), str(value)))
     else:
         setattr(parameters, name, value)
-
-
-class OrtoolsSolver:
-    """Description that all solvers on CP-SAT share."""
-
-    __slots__ = ()
-    engines: ClassVar[tuple[str, ...]] = ("cpsat",)
-    lacks: ClassVar[tuple[str, ...]] = ()
-
-    def unavailable(self) -> str | None:
-        """Return the pip argument of OR-Tools where it is missing, else None."""
-        return None if find_spec("ortools") else "ortools>=9.15,<10"
-
-    def unsupported(self, instance: Instance) -> str | None:
-        """Return None: these solvers take both horizons and every objective."""
-        return None

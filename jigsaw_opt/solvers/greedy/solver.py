@@ -7,35 +7,25 @@ from math import inf
 from typing import ClassVar
 
 from jigsaw_opt.problem.compiled.operations import Operations
-from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.activities.orders.current import Offer
 from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables
 from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.result import Result, StoppedBy
 from jigsaw_opt.solvers.solve_state import SolveState
+from jigsaw_opt.solvers.solve_state.request import GeneralSolver
 
 _WORK_OF_OPERATION = 1e-6
 """Units of the limit on work that a block or transfer of a schedule counts as."""
 
 
 @dataclass(frozen=True, slots=True)
-class Greedy:
+class Greedy(GeneralSolver):
     """List scheduling from a balanced placement; the gap is certified by the lower bound."""
 
     name: str = "greedy"
     display_name: str = "list scheduling; any size, no engine needed; finite and cyclic horizon"
 
-    lacks: ClassVar[tuple[str, ...]] = ()
     takes: ClassVar[tuple[str, ...]] = LIMITS
-    memory_in_time: ClassVar[bool] = True
-
-    def unavailable(self) -> str | None:
-        """Return None: it needs no engine."""
-        return None
-
-    def unsupported(self, instance: Instance) -> str | None:
-        """Return None: it takes jobs of both kinds, on both horizons."""
-        return None
 
     def run(self, solve_state: SolveState) -> Result:
         """Solve the instance.

@@ -22,7 +22,7 @@ from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.engines.highs import Ending, HighsSearch
 from jigsaw_opt.solvers.engines.magnitude import EXACT_FLOATS
 from jigsaw_opt.solvers.greedy import offer_greedy
-from jigsaw_opt.solvers.infeasibility import minimal_conflict
+from jigsaw_opt.solvers.infeasibility.conflict import minimal_conflict
 from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.registry import refusal
 from jigsaw_opt.solvers.result import Result, StoppedBy

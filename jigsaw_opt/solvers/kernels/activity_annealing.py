@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, kernel
+from jigsaw_opt.solvers.engines.compiled import Reals, kernel
 from jigsaw_opt.solvers.kernels.activity_order import (
     ActivityGraph,
     ActivityOrder,
@@ -139,14 +139,7 @@ def fits(graph: ActivityGraph, order: ActivityOrder, first: int, last: int, move
     begin, end = graph.hold_at[moved], graph.hold_at[moved + 1]
     if begin == end:
         return True
-    order.epoch[0] += 1
-    epoch = order.epoch[0]
-    for n in range(first, last + 1):
-        p = order.old[n]
-        for k in range(graph.hold_at[p], graph.hold_at[p + 1]):
-            g = graph.hold[k]
-            if order.held_at[g] != epoch:
-                order.held_at[g], order.held[g] = epoch, order.level[k]
+    _read_levels(graph, order, first, last)
     for n in range(first, last + 1):
         p = order.sequence[n]
         for k in range(graph.hold_at[p], graph.hold_at[p + 1]):
@@ -157,6 +150,18 @@ def fits(graph: ActivityGraph, order: ActivityOrder, first: int, last: int, move
             if concerned and not _do(graph, order, p, g):
                 return False
     return True
+
+
+def _read_levels(graph: ActivityGraph, order: ActivityOrder, first: int, last: int) -> None:
+    """Set the bytes held to those before a part of the old sequence, on each GPU that the part concerns."""
+    order.epoch[0] += 1
+    epoch = order.epoch[0]
+    for n in range(first, last + 1):
+        p = order.old[n]
+        for k in range(graph.hold_at[p], graph.hold_at[p + 1]):
+            g = graph.hold[k]
+            if order.held_at[g] != epoch:
+                order.held_at[g], order.held[g] = epoch, order.level[k]
 
 
 def _do(graph: ActivityGraph, order: ActivityOrder, p: int, g: int) -> bool:
@@ -172,24 +177,16 @@ def _do(graph: ActivityGraph, order: ActivityOrder, p: int, g: int) -> bool:
     return enough
 
 
-def set_levels(graph: ActivityGraph, order: ActivityOrder, first: int, last: int, held: Numbers) -> None:
+def set_levels(graph: ActivityGraph, order: ActivityOrder, first: int, last: int) -> None:
     """Set the bytes that are held before each activity of a part of the sequence.
 
-    `first, last`: first and last position of the part: the whole sequence, or the part that `fits` has checked. `held`:
-    by GPU, room to count in.
+    `first, last`: first and last position of the part: the whole sequence, or the part that `fits` has checked.
     """
-    order.epoch[0] += 1
-    epoch = order.epoch[0]
-    for n in range(first, last + 1):
-        p = order.old[n]
-        for k in range(graph.hold_at[p], graph.hold_at[p + 1]):
-            g = graph.hold[k]
-            if order.held_at[g] != epoch:
-                order.held_at[g], held[g] = epoch, order.level[k]
+    _read_levels(graph, order, first, last)
     for n in range(first, last + 1):
         p = order.sequence[n]
         for k in range(graph.hold_at[p], graph.hold_at[p + 1]):
-            order.level[k] = held[graph.hold[k]]
+            order.level[k] = order.held[graph.hold[k]]
             _do(graph, order, p, graph.hold[k])
 
 
@@ -205,7 +202,7 @@ def _begin(graph: ActivityGraph, order: ActivityOrder) -> None:
         order.old[n], order.position[p], order.trial[p] = p, n, order.start[p]
     for k in range(len(order.level)):
         order.level[k] = 0
-    set_levels(graph, order, 0, size - 1, order.held)
+    set_levels(graph, order, 0, size - 1)
     order.value[0] = evaluate(graph, order, 0, -1)
     commit(order, 0)
     order.best_value[0], order.tries[0] = order.value[0], _TRIES
@@ -266,7 +263,7 @@ def anneal_activities(
         if value > limit:
             _undo(order, begin, end)
             continue
-        set_levels(graph, order, begin, end, order.held)
+        set_levels(graph, order, begin, end)
         # On the cyclic horizon, what comes before the change follows from the period before, and moves as well.
         commit(order, 0 if graph.cyclic[0] != 0 else begin)
         order.value[0], critical_end, tries = value, order.last[0], _TRIES

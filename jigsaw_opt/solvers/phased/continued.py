@@ -22,8 +22,8 @@ from jigsaw_opt.solvers.phased.phases import Gpus, Timing, phases_of
 from jigsaw_opt.solvers.phased.policies import policies
 from jigsaw_opt.solvers.phased.shelves import Place, Sharing, placed_shelves
 from jigsaw_opt.solvers.phased.timer import PhaseTimer
-from jigsaw_opt.solvers.phased.values import ends_us, objective_at, value_of
 from jigsaw_opt.solvers.resolve.fix import Fix, misplaced, problems
+from jigsaw_opt.solvers.resolve.values import ends_us, objective_at, value_of
 from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.solve_state import SolveState
 

@@ -16,7 +16,7 @@ from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.phased.phases import RunningRule, Timing, phases_of
 from jigsaw_opt.solvers.phased.timer import UntimedError
-from jigsaw_opt.solvers.phased.values import value_of
+from jigsaw_opt.solvers.resolve.values import value_of
 
 _NOT_YET = (2**62, 0)
 """Lateness and objective before there are phases."""

@@ -19,8 +19,8 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Phase, PhaseGroup, Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.phased.shelves import cyclic_part
-from jigsaw_opt.solvers.phased.values import ends_us
 from jigsaw_opt.solvers.resolve.fix import misplaced, same_shape
+from jigsaw_opt.solvers.resolve.values import ends_us
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,10 @@ from jigsaw_opt.solvers.phased.rates.search import RateSearch
 from jigsaw_opt.solvers.phased.shelves import placed_shelves, sharing_groups
 from jigsaw_opt.solvers.phased.side_by_side import SideBySide
 from jigsaw_opt.solvers.phased.timer import PhaseTimer, UntimedError
-from jigsaw_opt.solvers.phased.values import value_of
+from jigsaw_opt.solvers.resolve.values import value_of
 from jigsaw_opt.solvers.result import Result, StoppedBy
 from jigsaw_opt.solvers.solve_state import SolveState
+from jigsaw_opt.solvers.solve_state.request import GeneralSolver
 
 _BOUND_SHARE = 0.1
 """Share of a time limit up to which stronger bounds are sought."""
@@ -241,7 +242,7 @@ def _offer(solve_state: SolveState, placed: PlacedGroups) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Phased:
+class Phased(GeneralSolver):
     """Makes a phased plan: phases of cyclic ones, whose jobs ``greedy`` and, within a limit, ``auto`` place."""
 
     name: str = "phased"
@@ -250,11 +251,6 @@ class Phased:
     takes: ClassVar[tuple[str, ...]] = tuple(name for name in LIMITS if name not in ("listed", "survivable"))
     phased: ClassVar[bool] = True
     moves: ClassVar[bool] = True
-    memory_in_time: ClassVar[bool] = True
-    lacks: ClassVar[tuple[str, ...]] = ()
-
-    def unavailable(self) -> None:
-        """Return None: what is chosen for the phases falls back on what is installed."""
 
     def unsupported(self, instance: Instance) -> str | None:
         """Return why it does not take this instance, or None."""

@@ -17,7 +17,7 @@ from jigsaw_opt.solvers.portfolio.portfolio import PORTFOLIO
 from jigsaw_opt.solvers.registry import find, ignored, refusal
 from jigsaw_opt.solvers.result import Result, StoppedBy
 from jigsaw_opt.solvers.solve_state import SolveState
-from jigsaw_opt.solvers.solve_state.request import Solver
+from jigsaw_opt.solvers.solve_state.request import GeneralSolver, Solver
 
 _SHORT = 1.0
 """Seconds of the clock below which greedy comes first, so that no plan is worse: engines take a part to load."""
@@ -30,7 +30,7 @@ _OPERATIONS_A_SECOND = 150_000
 
 
 @dataclass(frozen=True, slots=True)
-class Auto:
+class Auto(GeneralSolver):
     """Lets the methods work that fit: on short jobs one that lists all iterations, on long ones `phased` as well.
 
     Of short jobs that have no plan after most of the time, a phased one is tried, which is sooner there.
@@ -40,17 +40,7 @@ class Auto:
     display_name: str = "portfolio, or greedy where OR-Tools is not installed; phased plans of long jobs"
     chooses: bool = True
 
-    lacks: ClassVar[tuple[str, ...]] = ()
     moves: ClassVar[bool] = True
-    memory_in_time: ClassVar[bool] = True
-
-    def unavailable(self) -> str | None:
-        """Return None: greedy needs no engine."""
-        return None
-
-    def unsupported(self, instance: Instance) -> str | None:
-        """Return None: it takes jobs of both kinds, on both horizons."""
-        return None
 
     def choose(self, instance: Instance) -> Solver:
         """Return what makes plans that list all iterations, for this installation and an instance."""

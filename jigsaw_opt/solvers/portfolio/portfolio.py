@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, ClassVar
 from jigsaw_opt.problem.clock import in_context
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.solvers.bound_tightening import BOUND_WORK, raise_bounds
-from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables
 from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.result import Result, StoppedBy
 from jigsaw_opt.solvers.solve_state import SolveState
+from jigsaw_opt.solvers.solve_state.request import OrtoolsSolver
 
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.search.side_searches import SideSearches
@@ -46,7 +46,6 @@ class Portfolio(OrtoolsSolver):
     display_name: str = "search, bounds and the exact model side by side; any size, both horizons"
 
     takes: ClassVar[tuple[str, ...]] = (*LIMITS, "params", "ray")
-    memory_in_time: ClassVar[bool] = True
 
     def run(self, solve_state: SolveState) -> Result:
         """Solve the instance."""

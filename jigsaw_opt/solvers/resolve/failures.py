@@ -21,6 +21,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Phase, PhaseGroup, Plan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, KeptTiming
+from jigsaw_opt.solvers.resolve.values import ends_us, objective_at
 
 PartKind = Literal["link", "switch", "server"]
 KINDS: tuple[PartKind, ...] = get_args(PartKind)
@@ -298,8 +299,8 @@ class FailureEffects:
                 if effect.stopped or effect.rerouted
             )
             groups, lost = self._groups(failed)
-            ends = _ends_us(groups)
-            objective = self._objective(ends) if ends and not lost else None
+            ends = ends_us([phase for group in groups for phase in group.phases])
+            objective = objective_at(self._instance, ends) if ends and not lost else None
             late = (job.name for job in jobs if ends.get(job.name, 0) > (job.deadline_us or 0))
             broken = {*stopped, *lost, *late}
         return FailureEffect(
@@ -319,10 +320,10 @@ class FailureEffects:
         groups, lost = self._groups(failed)
         if lost or not groups:
             raise ValueError("no job runs, or the order of a group does not say when")
-        ends = _ends_us(groups)
+        ends = ends_us([phase for group in groups for phase in group.phases])
         jobs = tuple(job for job in self._instance.jobs if job.name in ends)
         left = altered(self._instance, cluster=left_of(self.cluster, failed), jobs=jobs)
-        return left, Plan(left.name, instance_sha256(left), "feasible", self._objective(ends), 0, groups)
+        return left, Plan(left.name, instance_sha256(left), "feasible", objective_at(self._instance, ends), 0, groups)
 
     def _groups(self, failed: Sequence[FailedPart]) -> tuple[tuple[PhaseGroup, ...], set[str]]:
         """Return groups timed anew, and jobs that run in groups that cannot be timed any more.
@@ -366,16 +367,6 @@ class FailureEffects:
             found.append(again)
             now = again.end_us
         return found
-
-    def _objective(self, ends: dict[str, int]) -> int:
-        if self._instance.objective == "makespan":
-            return max(ends.values())
-        return sum(job.weight * ends[job.name] for job in self._instance.jobs if job.name in ends)
-
-
-def _ends_us(groups: Sequence[PhaseGroup]) -> dict[str, int]:
-    """Return when each job ends, in microseconds."""
-    return {job.name: phase.end_of(job) for group in groups for phase in group.phases for job in phase.jobs}
 
 
 def _transfers(effects: Sequence[PhaseEffect]) -> dict[str, tuple[TransferChange, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -122,16 +122,13 @@ class KeptOrder:
         """Return the timing as `timed` does, for the activities with other durations, resources or waits."""
         if not flat.fits_alone:
             return None
-        flat = flat._replace(arcs=[*flat.arcs, *self._waits_for_capacities(flat)])
+        # What keeps cumulative capacities in the order of the plan, with the durations that activities have.
+        waits = (arc._replace(length_us=flat.duration_us[arc.before]) for arc in self._capacity_arcs)
+        flat = flat._replace(arcs=[*flat.arcs, *waits])
         if self._old.period_us is None:
             return KeptTiming(flat, earliest(self._in_job_order(flat, set(stopped)), self._order), None)
         found = repeated(flat, self._order, sum(flat.duration_us) + 1)
         return None if found is None else KeptTiming(flat, found[1], found[0])
-
-    def _waits_for_capacities(self, flat: FlatActivities) -> Iterator[Arc]:
-        """Yield what keeps cumulative capacities in the order of the plan, with the durations that activities have."""
-        for arc in self._capacity_arcs:
-            yield arc._replace(length_us=flat.duration_us[arc.before])
 
     @cached_property
     def _capacity_arcs(self) -> list[Arc]:

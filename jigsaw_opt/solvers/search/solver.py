@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.greedy.heuristic import require_size
 from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.result import Result, StoppedBy
@@ -14,6 +13,7 @@ from jigsaw_opt.solvers.search.driver import Driver
 from jigsaw_opt.solvers.search.moves import Move
 from jigsaw_opt.solvers.search.side_searches import SideSearches
 from jigsaw_opt.solvers.solve_state import SolveState
+from jigsaw_opt.solvers.solve_state.request import OrtoolsSolver
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,6 @@ class Search(OrtoolsSolver):
     display_name: str = "anytime search: annealing and CP-SAT on parts of the plan; any size, both horizons"
     moves: tuple[type[Move], ...] = ()
 
-    memory_in_time: ClassVar[bool] = True
     takes: ClassVar[tuple[str, ...]] = (*LIMITS, "params", "ray")
 
     def run(self, solve_state: SolveState) -> Result:

@@ -8,7 +8,8 @@ from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.solvers.bounds import Bound, Deadlines, Proof, instant_bounds
-from jigsaw_opt.solvers.infeasibility import broken_together, exceeded_guarantees
+from jigsaw_opt.solvers.infeasibility.guarantees import exceeded_guarantees
+from jigsaw_opt.solvers.infeasibility.together import broken_together
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Conflict, StoppedBy
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from jigsaw_opt.problem.compiled.operations import Operations
@@ -73,3 +74,30 @@ class Solver(Protocol):
 
     def run(self, solve_state: SolveState) -> Result:
         """Solve ``solve_state.operations``; the plan is checked by the caller."""
+
+
+class GeneralSolver:
+    """Description that solvers share which take every instance and need no engine."""
+
+    __slots__ = ()
+    lacks: ClassVar[tuple[str, ...]] = ()
+    memory_in_time: ClassVar[bool] = True
+
+    def unavailable(self) -> str | None:
+        """Return None: no engine is missing."""
+        return None
+
+    def unsupported(self, instance: Instance) -> str | None:
+        """Return None: jobs of both kinds are taken, on both horizons."""
+        return None
+
+
+class OrtoolsSolver(GeneralSolver):
+    """Description that all solvers on CP-SAT share."""
+
+    __slots__ = ()
+    engines: ClassVar[tuple[str, ...]] = ("cpsat",)
+
+    def unavailable(self) -> str | None:
+        """Return the pip argument of OR-Tools where it is missing, else None."""
+        return None if find_spec("ortools") else "ortools>=9.15,<10"

@@ -27,7 +27,7 @@ from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.bounds.combinatorial.resource_load import critical_set, least_weighted_completion
 from jigsaw_opt.solvers.bounds.driver import instant_bounds
 from jigsaw_opt.solvers.bounds.resource_demands import Resource, ResourceDemand, WeightedJob
-from jigsaw_opt.solvers.infeasibility import certain_causes
+from jigsaw_opt.solvers.infeasibility.certain import certain_causes
 from tests.oracle import optimum
 from tests.random_instances import random_instance
 
