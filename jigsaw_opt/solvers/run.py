@@ -40,7 +40,7 @@ def _carried_out(solver: Solver, request: Request, on_event: Report | None) -> R
     limit = clock.Clock(options.time_limit, options.cancel, options.grace)
     _LOGGER.info("solving %r with %s", instance.name, solver.name)
     with on_interrupt(options.cancel.set), clock.limited(limit):
-        result = _solved(solver, request, on_event or _ignore)
+        result = _solved(solver, request, on_event or (lambda _: None))
         if result.plan is not None:
             require_correct(instance, result.plan, f"solver {result.solver!r}")
             result = replace(result, objective=result.plan.objective)
@@ -152,7 +152,3 @@ def _require(method: Solver, request: Request) -> None:
             raise unsupported(refused, told)
         require_parameters(engines[0], options.engine_parameters)
     require_options(used, options, told)
-
-
-def _ignore(event: Event) -> None:
-    """Drop an event of the progress stream."""

@@ -11,14 +11,7 @@ from typing import Unpack
 
 from jigsaw_opt.arguments import typed
 from jigsaw_opt.checking import violations
-from jigsaw_opt.errors import (
-    InvalidInputError,
-    Problem,
-    argument,
-    missing_option,
-    not_together,
-    unsupported,
-)
+from jigsaw_opt.errors import InvalidInputError, Problem, argument, missing_option, not_together, unsupported
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.problem.instance import Instance
@@ -134,12 +127,8 @@ def _openings(request: Request, method: Solver, start: Plan, fix: Fix | None) ->
         raise InvalidInputError(
             [Problem(f"start: {one.path}", f"{one.rule}: {one.message}", hint, code="broken-rule") for one in broken]
         )
-    cut = (
-        None
-        if fix is None or not fix.moment or start.is_phased
-        else instance.beyond(("task_graphs", "power_caps", "held_capacities"))
-    )
-    if cut is not None:
+    cut = instance.beyond(("task_graphs", "power_caps", "held_capacities"))
+    if cut is not None and fix is not None and fix.moment and not start.is_phased:
         raise unsupported("fix", f"nothing before a moment is kept in instance {instance.name!r}: {cut}")
     if cannot is not None and (broken or (fix is not None and not fix.empty)):
         raise unsupported("start", f"no other plan is carried over to instance {instance.name!r}: {cannot}")

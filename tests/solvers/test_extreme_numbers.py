@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from jigsaw_opt.formulations.timetable.windows import serial_limit
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.instance import Objective
 from jigsaw_opt.solvers.bounds.packing.column_generation import Item, best_pattern
-from jigsaw_opt.solvers.engines.magnitude import engine_holds, infinity, largest_objective, orders_fit, schedules_fit
+from jigsaw_opt.solvers.engines.magnitude import engine_excess, infinity, largest_objective, orders_fit, schedules_fit
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.registry import find, names
 from jigsaw_opt.solvers.solve import solve
@@ -42,9 +43,9 @@ def test_schedules_beyond_64_bits_are_exact_beside_compiled_functions(
 
 def test_numbers_fit_up_to_what_is_counted_with() -> None:
     operations = compile_instance(generate("server", 1))
-    assert schedules_fit(operations) and orders_fit(operations) and engine_holds(operations)
+    assert schedules_fit(operations) and orders_fit(operations) and engine_excess(serial_limit(operations)) is None
     large = compile_instance(enlarged(generate("server", 1)))
-    assert not (schedules_fit(large) or orders_fit(large) or engine_holds(large))
+    assert not (schedules_fit(large) or orders_fit(large) or engine_excess(serial_limit(large)) is None)
     assert infinity(operations) < 2**63
     assert infinity(large) > largest_objective(large)
 

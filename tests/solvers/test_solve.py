@@ -230,7 +230,7 @@ def test_a_control_that_has_ended_takes_no_other_solve(pair: Instance) -> None:
 
 def test_auto_falls_back_on_greedy_without_ortools(pair: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     assert AUTO.choose(pair).name == "portfolio"
-    monkeypatch.setattr("jigsaw_opt.solvers.engines.cpsat.find_spec", lambda name: None)
+    monkeypatch.setattr("jigsaw_opt.solvers.solve_state.request.find_spec", lambda name: None)
     assert AUTO.choose(pair).name == "greedy"
 
 

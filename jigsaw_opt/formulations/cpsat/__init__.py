@@ -20,7 +20,7 @@ from jigsaw_opt.formulations.cpsat.variables import InstanceVariables, JobVariab
 from jigsaw_opt.formulations.cpsat_model import CpSatRows, new_model
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.loads import Load, add_loads
-from jigsaw_opt.formulations.timetable.network import identical_jobs
+from jigsaw_opt.formulations.timetable.symmetry import identical_jobs
 from jigsaw_opt.formulations.timetable.timing import add_job, add_objective
 from jigsaw_opt.formulations.timetable.windows import Window, serial_end
 from jigsaw_opt.problem.compiled.activities import assemble_task_graphs

@@ -58,11 +58,7 @@ class Axis:
         return 0
 
     def residue(
-        self,
-        model: cp_model.CpModel,
-        clock: Expression,
-        start: cp_model.IntVar,
-        literal: cp_model.IntVar | None = None,
+        self, model: cp_model.CpModel, clock: Expression, start: cp_model.IntVar, literal: cp_model.IntVar | None = None
     ) -> cp_model.IntVar:
         """Return where a start on the clock of a job lies on the axis."""
         return start
@@ -106,11 +102,7 @@ class ModuloAxis(Axis):
         return model.new_int_var(0, self.limit - 1, "")
 
     def residue(
-        self,
-        model: cp_model.CpModel,
-        clock: Expression,
-        start: cp_model.IntVar,
-        literal: cp_model.IntVar | None = None,
+        self, model: cp_model.CpModel, clock: Expression, start: cp_model.IntVar, literal: cp_model.IntVar | None = None
     ) -> cp_model.IntVar:
         """Return the residue of a start on the clock of a job, where a literal holds.
 

@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.formulations.cpsat.variables import InstanceVariables
 from jigsaw_opt.formulations.cpsat_model import CpSatRows
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
-from jigsaw_opt.formulations.timetable.network import identical_servers
-from jigsaw_opt.formulations.timetable.symmetry import Pair, add_order_of_jobs, alike_gpus, alike_servers
+from jigsaw_opt.formulations.timetable.symmetry import (
+    Pair,
+    add_order_of_jobs,
+    alike_gpus,
+    alike_servers,
+    identical_servers,
+)
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
+from jigsaw_opt.formulations.algebra import AlgebraicModel
 from jigsaw_opt.formulations.ilp_timetable.memory import add_memory
 from jigsaw_opt.formulations.ilp_timetable.presence import Following, add_present_jobs
 from jigsaw_opt.formulations.ilp_timetable.reading import Value, decisions_of
@@ -67,32 +67,21 @@ def build(
         return IlpTimetable(eligibility, jobs, model, {})
     for job_vars in jobs:
         add_job(model, eligibility, job_vars)
-    following: Following = {}
+    following, step = Following(), time_step(operations)
     if operations.has_scarce_holdings:
-        following = add_present_jobs(model, eligibility, jobs, time_step(operations))
+        following = add_present_jobs(model, eligibility, jobs, step)
     else:
         add_memory(model, eligibility, jobs)
     add_blocks_disjoint(model, eligibility, jobs)
     add_transfers_disjoint(model, jobs)
     add_order(model, eligibility, jobs)
-    _add_deadlines(model, jobs, time_step(operations), room)
-    _add_objective(model, eligibility, jobs, objective)
-    return IlpTimetable(eligibility, jobs, model, following)
-
-
-def _add_deadlines(model: AlgebraicModel, jobs: Sequence[JobVariables], step: int, room: float) -> None:
-    """End a job no later than its deadline, rounded down to a time at which it can end (specification: deadline)."""
     for job_vars in jobs:
         if job_vars.job.deadline_us is not None:
+            # Rounded down to a time at which the job can end (specification: deadline).
             latest = job_vars.job.deadline_us // step * step + room
             model.add(job_vars.ends[-1] <= latest, f"deadline_{job_vars.number}")
-
-
-def _add_objective(
-    model: AlgebraicModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables], objective: Expression
-) -> None:
-    """Set the objective: the latest end of a job, or the weighted sum of all ends (specification: objective)."""
-    weighted = eligibility.operations.objective == "weighted_completion"
+    weighted = operations.objective == "weighted_completion"
     add_objective(model, objective, [(job_vars.job.weight, job_vars.ends[-1]) for job_vars in jobs], weighted)
     if not weighted:
         add_loads(model, eligibility, jobs, objective)
+    return IlpTimetable(eligibility, jobs, model, following)

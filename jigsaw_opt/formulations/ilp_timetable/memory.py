@@ -21,18 +21,14 @@ DIGIT = 10**5
 def add_memory(model: AlgebraicModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables]) -> None:
     """Fit the workers on a GPU into its memory (specification: memory)."""
     for g, inside in tight_gpus(eligibility, jobs):
-        _memory_of_gpu(model, g, eligibility.memory(g), inside)
-
-
-def _memory_of_gpu(model: AlgebraicModel, g: int, memory: int, inside: Sequence[JobVariables]) -> None:
-    """Add one row for each worker whose activations may be the largest."""
-    states = [(job_vars.job.state_bytes, job_vars.assigned[g]) for job_vars in inside]
-    for job_vars in inside:
-        sizes = job_vars.job.activation_bytes
-        for i, levels in enumerate(job_vars.different_levels(g)):
-            # A level that alone exceeds the memory is as bad as one byte too many.
-            activations = [(min(sizes[d - 1], memory + 1), literal) for d, literal in levels.items()]
-            add_exact_sum(model, f"{g}_{job_vars.number}_{i}", [*states, *activations], memory)
+        memory, states = eligibility.memory(g), [(own.job.state_bytes, own.assigned[g]) for own in inside]
+        # One row for each worker whose activations may be the largest.
+        for job_vars in inside:
+            sizes = job_vars.job.activation_bytes
+            for i, levels in enumerate(job_vars.different_levels(g)):
+                # A level that alone exceeds the memory is as bad as one byte too many.
+                activations = [(min(sizes[d - 1], memory + 1), literal) for d, literal in levels.items()]
+                add_exact_sum(model, f"{g}_{job_vars.number}_{i}", [*states, *activations], memory)
 
 
 def add_exact_sum(model: AlgebraicModel, name: str, terms: Sequence[tuple[int, pulp.LpVariable]], limit: int) -> None:

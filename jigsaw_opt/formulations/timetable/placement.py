@@ -28,22 +28,15 @@ def add_placement(model: TimetableModel, eligibility: GpuEligibility, job_vars: 
     component = eligibility.routes(job).component
     parts = sorted({component[s] for s in job_vars.used})
     if len(parts) > 1:
-        _one_part(model, eligibility, job_vars, parts)
+        chosen = {part: model.binary(f"part_{j}_{part}") for part in parts}
+        model.add_exactly_one(chosen.values(), f"one_part_{j}")
+        for part, literal in chosen.items():
+            inside = [assigned for g, assigned in job_vars.assigned.items() if component[eligibility.server(g)] == part]
+            # All workers are in the chosen part, and none in the others.
+            model.add(model.total(inside) == job.slots * literal, f"part_{j}_{part}")
     for first, second in eligibility.routes(job).apart(job_vars.used):
         either = [model.negation(job_vars.used[s]) for s in (first, second)]
         model.add_clause(either, f"apart_{j}_{first}_{second}")
-
-
-def _one_part(
-    model: TimetableModel, eligibility: GpuEligibility, job_vars: JobVariables[Any, Any], parts: Sequence[int]
-) -> None:
-    component = eligibility.routes(job_vars.job).component
-    chosen = {part: model.binary(f"part_{job_vars.number}_{part}") for part in parts}
-    model.add_exactly_one(chosen.values(), f"one_part_{job_vars.number}")
-    for part, literal in chosen.items():
-        inside = [assigned for g, assigned in job_vars.assigned.items() if component[eligibility.server(g)] == part]
-        # All workers are in the chosen part, and none in the others.
-        model.add(model.total(inside) == job_vars.job.slots * literal, f"part_{job_vars.number}_{part}")
 
 
 def add_levels(model: TimetableModel, job_vars: JobVariables[Any, Any]) -> None:
@@ -80,25 +73,13 @@ def add_depth_rule(
     stands for. `assigned`: literal that the worker is there, for workers that need not be. `times`: number of
     iterations that a row stands for. `number`: number of the job.
     """
-    candidates, multiset = candidate_levels(job), job.rule.multiset
-    if multiset is None:
-        _add_free_rule(model, job, rows, assigned, times, number)
-    elif len(candidates) > 1:
-        for i, row in enumerate(rows):
+    candidates, rule, deepest = candidate_levels(job), job.rule, job.levels
+    if rule.multiset is not None:
+        for i, row in enumerate(rows if len(candidates) > 1 else ()):
             for d in candidates:
                 held = model.total(literals[d] for literals in row.values() if d in literals)
-                model.add(held == times * multiset.count(d), f"multiset_{number}_{i}_{d}")
-
-
-def _add_free_rule(
-    model: TimetableModel,
-    job: OperationGraph,
-    rows: Sequence[Mapping[int, Mapping[int, Any]]],
-    assigned: Mapping[int, Any],
-    times: int,
-    number: int,
-) -> None:
-    rule, deepest = job.rule, job.levels
+                model.add(held == times * rule.multiset.count(d), f"multiset_{number}_{i}_{d}")
+        return
     for i, row in enumerate(rows):
         # Who reaches the last bucket reaches every bucket, so its coverage is the least.
         full = model.total(literals[deepest] for literals in row.values() if deepest in literals)

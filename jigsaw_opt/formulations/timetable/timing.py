@@ -142,35 +142,23 @@ def _add_readiness(
     # Where no link is used and durations are constants, the tails alone give the exact end of an iteration.
     exact = not job_vars.links and all(isinstance(duration, int) for row in durations for duration in row)
     for i, row in enumerate(durations):
-        for g in job_vars.assigned:
+        # A worker whose level does not reach a bucket may start as late as it likes; no worker starts at the barrier.
+        late = job_vars.latest(i) - job_vars.earliest(i)
+        for g, assigned in job_vars.assigned.items():
+            start, levels = job_vars.starts[i][g], job_vars.levels[i][g]
             times = block_us(job_vars.job, eligibility.gpu_type(g))
             # The iteration lasts from a block's start over its end, and over the transfers that its buckets go into.
             tails = tails_us(times, job_vars.shortest)
-            tail = model.total(tails[d - 1] * literal for d, literal in job_vars.levels[i][g].items())
-            model.add(job_vars.ends[i] >= job_vars.starts[i][g] + tail, f"tail_{job_vars.number}_{i}_{g}")
-            if not exact:
-                _bucket_ready(model, job_vars, i, g, times, row)
-
-
-def _bucket_ready(
-    model: TimetableModel,
-    job_vars: JobVariables[Any, Any],
-    i: int,
-    g: int,
-    times: Sequence[int],
-    row: Sequence[Any],
-) -> None:
-    start, levels = job_vars.starts[i][g], job_vars.levels[i][g]
-    # A worker whose level does not reach the bucket may start as late as it likes; no worker starts at the barrier.
-    late = job_vars.latest(i) - job_vars.earliest(i)
-    for b, ready in enumerate(times, 1):
-        if job_vars.exchanges:
-            limit = job_vars.exchanges[i][b - 1].start
-        else:
-            # Without variables of transfers: those from this bucket on must fit before the end.
-            limit = job_vars.ends[i] - model.total(row[b - 1 :])
-        name = f"ready_{job_vars.number}_{i}_{g}_{b}"
-        add_bucket_ready(model, limit, start, ready, b, levels, job_vars.assigned[g], late, name)
+            tail = model.total(tails[d - 1] * literal for d, literal in levels.items())
+            model.add(job_vars.ends[i] >= start + tail, f"tail_{job_vars.number}_{i}_{g}")
+            for b, ready in enumerate(() if exact else times, 1):
+                if job_vars.exchanges:
+                    limit = job_vars.exchanges[i][b - 1].start
+                else:
+                    # Without variables of transfers: those from this bucket on must fit before the end.
+                    limit = job_vars.ends[i] - model.total(row[b - 1 :])
+                name = f"ready_{job_vars.number}_{i}_{g}_{b}"
+                add_bucket_ready(model, limit, start, ready, b, levels, assigned, late, name)
 
 
 def add_objective(model: TimetableModel, objective: Any, ends: Iterable[tuple[int, Any]], weighted: bool) -> None:

@@ -68,7 +68,7 @@ class FlatActivities(NamedTuple):
         return found
 
     def wait_counts(self) -> list[int]:
-        """Return, by activity, how many waits within one period there are for others."""
+        """Return, by activity, how many waits it has for others within one period."""
         counts = [0] * len(self.duration_us)
         for arc in self.arcs:
             counts[arc.after] += arc.periods == 0

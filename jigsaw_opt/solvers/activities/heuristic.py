@@ -188,14 +188,9 @@ class PlacedJobs:
             period, starts = found
         return self.better(starts, period, least)
 
-    def schedule_in_order(
-        self, starts: Sequence[int], least: float, jobs: Sequence[int] | None = None
-    ) -> tuple[float, Timetable | None]:
-        """Return the list schedule in the order of given starts, as `schedule` does.
-
-        `starts, jobs`: as for `starts_in_order`.
-        """
-        return self._timed(*self._in_order(starts, jobs), least)
+    def schedule_in_order(self, starts: Sequence[int], least: float) -> tuple[float, Timetable | None]:
+        """Return the list schedule in the order of given starts, as `schedule` does."""
+        return self._timed(*self._in_order(starts), least)
 
     def starts_in_order(self, starts: Sequence[int], jobs: Sequence[int]) -> list[int]:
         """Return starts of a schedule in the order of given ones, in microseconds.
@@ -205,7 +200,7 @@ class PlacedJobs:
         """
         return self._in_order(starts, jobs)[0]
 
-    def _in_order(self, starts: Sequence[int], jobs: Sequence[int] | None) -> tuple[list[int], list[int]]:
+    def _in_order(self, starts: Sequence[int], jobs: Sequence[int] | None = None) -> tuple[list[int], list[int]]:
         """Return starts and order of the list schedule in the order of given starts."""
         flat = ordered(self.flat, job_orders(self.flat, starts)) if self.placement.in_time else self.flat
         places = None if jobs is None else sorted(range(len(jobs)), key=jobs.__getitem__)

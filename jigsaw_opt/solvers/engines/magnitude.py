@@ -18,13 +18,8 @@ _ORDERS = {"finite": 2**61, "cyclic": 2**55}
 """The same for orders of operations. On the cyclic horizon starts grow by many periods."""
 
 
-def largest_time(operations: Operations) -> int:
-    """Return a time that no schedule passes in which some operation always runs before its end, in microseconds."""
-    return serial_end(operations) * max(job.slots for job in operations.jobs)
-
-
 def largest_objective(operations: Operations) -> int:
-    """Return an objective that no such schedule exceeds."""
+    """Return an objective that no schedule exceeds in which some operation always runs before its end."""
     return serial_limit(operations) * max(job.slots for job in operations.jobs)
 
 
@@ -35,17 +30,12 @@ def infinity(operations: Operations) -> int:
 
 def schedules_fit(operations: Operations) -> bool:
     """Return whether arrays of 64 bits hold list schedules."""
-    return largest_time(operations) < _SCHEDULES
+    return serial_end(operations) * max(job.slots for job in operations.jobs) < _SCHEDULES
 
 
 def orders_fit(operations: Operations) -> bool:
     """Return whether arrays of 64 bits hold schedules as orders of operations, and their objectives."""
     return largest_objective(operations) < _ORDERS[operations.horizon]
-
-
-def engine_holds(operations: Operations) -> bool:
-    """Return whether models of CP-SAT hold times and objectives of plans worth finding."""
-    return engine_excess(serial_limit(operations)) is None
 
 
 def engine_excess(largest: int) -> str | None:

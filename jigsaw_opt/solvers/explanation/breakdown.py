@@ -117,28 +117,23 @@ class Explainer:
     def of(self, job: int) -> JobExplanation:
         """Return where the time of a job goes."""
         order, period = self._order, self._order.period_us
-        flat, starts = order.flat, order.starts
         own = range(order.begins[job], order.begins[job + 1])
-        last = self._last(job)
-        end = starts[last] + flat.duration_us[last]
+        end, last = self._last(job)
         floor = 0 if period is None else end - period
         chain = [self._named(step) for step in self._chains.back(last, end, floor)][::-1]
         workers = [self._worker(own, self._number[name], last, end) for name in order.gpu_names[job]]
-        network = order.jobs[job]
-        release = network.release_us
-        return JobExplanation(network.name, release, end, end - floor, tuple(chain), tuple(workers))
+        asked = order.jobs[job]
+        return JobExplanation(asked.name, asked.release_us, end, end - floor, tuple(chain), tuple(workers))
 
     def time_since_0(self, job: int) -> dict[StepKind, int]:
         """Return, by kind, what the critical chain of a job has from 0 to the job's end, on either horizon."""
-        last = self._last(job)
-        end = self._order.starts[last] + self._order.flat.duration_us[last]
+        end, last = self._last(job)
         return _by_kind((step.kind, step.end_us - step.start_us) for step in self._chains.back(last, end, 0))
 
-    def _last(self, job: int) -> int:
-        """Return the activity of a job that ends last."""
-        flat, starts = self._order.flat, self._order.starts
-        own = range(self._order.begins[job], self._order.begins[job + 1])
-        return max(own, key=lambda activity: (starts[activity] + flat.duration_us[activity], activity))
+    def _last(self, job: int) -> tuple[int, int]:
+        """Return the end of a job, and the activity that ends last."""
+        own, lengths = range(self._order.begins[job], self._order.begins[job + 1]), self._order.flat.duration_us
+        return max((self._order.starts[activity] + lengths[activity], activity) for activity in own)
 
     def _named(self, step: ChainStep) -> NamedStep:
         flat, names = self._order.flat, self._others.get(step.kind, self._resources)

@@ -244,11 +244,9 @@ class Chains:
         return cause, self._wait(activity, self._starts[activity] + shift, cause)
 
     def _kind(self, activity: int) -> StepKind:
-        return "compute" if self.is_block(activity) else "exchange"
-
-    def is_block(self, activity: int) -> bool:
-        """Return whether an activity is a block; one that takes no time counts as none."""
-        return any(resource < self._gpus for resource in self._flat.resources[activity])
+        # A block that takes no time uses no GPU, and counts as none.
+        on_gpu = any(resource < self._gpus for resource in self._flat.resources[activity])
+        return "compute" if on_gpu else "exchange"
 
     def _cause(self, activity: int, shift: int) -> _Cause:
         start = self._starts[activity] + shift

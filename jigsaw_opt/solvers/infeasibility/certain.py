@@ -14,13 +14,7 @@ from jigsaw_opt.solvers.result import Conflict
 
 
 def certain_causes(operations: Operations) -> tuple[Conflict, ...]:
-    """Return causes that rule out every plan, found without a search; none if it finds no cause.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    """
+    """Return causes that rule out every plan, found without a search; none if it finds no cause."""
     alone = list(broken_alone(operations)) if operations.instance.guaranteed_jobs else []
     fine: set[tuple[object, ...]] = set()
     for job in checking_deadline(operations.jobs):

@@ -18,17 +18,9 @@ from jigsaw_opt.text import counted
 def minimal_conflict(operations: Operations, is_feasible: IsFeasible | None = None) -> Conflict:
     """Return a smallest set of jobs, by inclusion, that has no plan, for an instance proven to have none.
 
-    On the finite horizon that is one job, unless jobs guarantee something: jobs may follow one another.
-
-    QuickXplain (Junker, AAAI 2004) over the jobs: about ``k log(n/k)`` checks for ``k`` of ``n`` jobs. Where a check
-    stays open the jobs in question are kept, so the set then still has no plan but may not be minimal.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance; it has no plan.
-    is_feasible
-        Tells whether some of its jobs have a plan; by default `placement_feasible`.
+    On the finite horizon that is one job, unless jobs guarantee something: jobs may follow one another. QuickXplain
+    (Junker, AAAI 2004) needs about ``k log(n/k)`` checks by `is_feasible` for ``k`` of ``n`` jobs. Where a check stays
+    open the jobs in question are kept, so the set then still has no plan but may not be minimal.
     """
     if operations.instance.guaranteed_jobs and (operations.task_graphs or placement_feasible(operations) is not False):
         found = broken_together(operations)

@@ -32,20 +32,8 @@ _WORK_OF_A_TRY = 0.2
 def placement_feasible(operations: Operations, most_work: float = _MOST_WORK) -> bool | None:
     """Return whether all workers find a place, None where that stays open.
 
-    Without guarantees, it is whether there is a plan. On the finite horizon each job finds its place
-    alone, as jobs may follow one another; on the cyclic horizon all find one together (specification: memory).
-
-    With task-graph jobs the whole model is asked for any plan, unless there are power caps.
-
-    The answer takes a limited amount of deterministic work, and is the same on every machine. It is open
-    without OR-Tools, above a size, and for numbers beyond the engine's.
-
-    Parameters
-    ----------
-    operations
-        The compiled instance.
-    most_work
-        Deterministic units of work that the engine may spend.
+    Without guarantees, it is whether there is a plan. It is open without OR-Tools, above a size, and for numbers beyond
+    the engine's. `most_work`: deterministic units of work that the engine may spend.
     """
     if operations.task_graphs:  # What slots hold depends on the order of blocks, so that only a whole plan tells.
         return PlanCheck(inf, most_work)(operations)

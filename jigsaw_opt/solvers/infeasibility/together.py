@@ -29,15 +29,13 @@ def restrict(operations: Operations, jobs: Iterable[int]) -> Operations:
     `jobs`: indices of the jobs to keep, among those of the instance.
     """
     kept = tuple(operations.instance.jobs[k] for k in jobs)
-    graphs, others = (
-        {job.name: job for job in operations.jobs},
-        {each.job.name: each for each in operations.task_graphs},
-    )
+    data_parallel = {job.name: job for job in operations.jobs}
+    graphs = {graph.job.name: graph for graph in operations.task_graphs}
     return replace(
         operations,
         instance=altered(operations.instance, jobs=kept),
-        jobs=tuple(graphs[job.name] for job in kept if job.name in graphs),
-        task_graphs=tuple(others[job.name] for job in kept if job.name in others),
+        jobs=tuple(data_parallel[job.name] for job in kept if job.name in data_parallel),
+        task_graphs=tuple(graphs[job.name] for job in kept if job.name in graphs),
     ).with_routes(operations.routes)
 
 
@@ -89,12 +87,8 @@ def broken_together(operations: Operations, known: Conflict | None = None) -> Co
     The jobs are narrowed to a minimal set as far as a limited amount of work goes. What the message says of fewer jobs,
     of a later deadline and of more memory was asked of the exact model.
 
-    Parameters
-    ----------
-    operations
-        The compiled instance; it has no plan.
-    known
-        The conflict that is known already; returned where the model cannot tell more in the time.
+    `operations`: the compiled instance; it has no plan. `known`: the conflict that is known already; returned where the
+    model cannot tell more in the time.
     """
     check, told = PlanCheck(_WORK, _MOST_WORK), list[str]()
     part, minimal = operations, False

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 from jigsaw_opt.solvers.engines.compiled import Reals, kernel
-from jigsaw_opt.solvers.kernels.activity_order import (
-    ActivityGraph,
-    ActivityOrder,
-    commit,
-    evaluate,
-    find_critical,
-)
+from jigsaw_opt.solvers.kernels.activity_order import ActivityGraph, ActivityOrder, commit, evaluate, find_critical
 from jigsaw_opt.solvers.kernels.randomness import randint
 
 _DOUBLINGS = 6
@@ -223,13 +217,7 @@ def _undo(order: ActivityOrder, first: int, last: int) -> None:
 
 @kernel
 def anneal_activities(
-    graph: ActivityGraph,
-    order: ActivityOrder,
-    first: int,
-    steps: int,
-    total: int,
-    hot: float,
-    exponentials: Reals,
+    graph: ActivityGraph, order: ActivityOrder, first: int, steps: int, total: int, hot: float, exponentials: Reals
 ) -> int:
     """Take some steps of an annealing.
 

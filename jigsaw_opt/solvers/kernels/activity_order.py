@@ -129,22 +129,9 @@ def _pass(graph: ActivityGraph, order: ActivityOrder, first: int, limit: int) ->
 
     A limit that is not negative ends the pass as soon as it must be passed; a number above the limit is then returned.
     """
-    sequence, position, trial, cause, free, user = (
-        order.sequence,
-        order.position,
-        order.trial,
-        order.trial_cause,
-        order.free,
-        order.user,
-    )
-    duration, pred_at, pred, lag, use_at, use = (
-        graph.duration,
-        graph.pred_at,
-        graph.pred,
-        graph.lag,
-        graph.use_at,
-        graph.use,
-    )
+    sequence, position, trial, cause = order.sequence, order.position, order.trial, order.trial_cause
+    duration, pred_at, pred, lag = graph.duration, graph.pred_at, graph.pred, graph.lag
+    use_at, use, free, user = graph.use_at, graph.use, order.free, order.user
     latest, cyclic, period = -1, graph.cyclic[0], order.value[0]
     for n in range(first):
         p = sequence[n]

@@ -157,15 +157,7 @@ def propose(graph: Graph, state: CyclicState, trial: Period, seed: int) -> tuple
         exchange_levels(graph, trial.level, trial.duration, p, q, less)
     else:
         swap_critical_arc(
-            graph,
-            state.sequence,
-            state.position,
-            q,
-            p,
-            seed % 2,
-            trial.sequence,
-            trial.visited,
-            trial.epoch[0],
+            graph, state.sequence, state.position, q, p, seed % 2, trial.sequence, trial.visited, trial.epoch[0]
         )
         trial.epoch[0] += 1
     return seed, True, p, q, less

@@ -58,14 +58,8 @@ def max_plus_iteration(graph: Graph, trial: Period) -> tuple[int, int]:
     `trial`: the order, with the starts of one period; receives those of the next one, and their causes.
     """
     sequence, level, duration, start, halt = trial.sequence, trial.level, trial.duration, trial.start, trial.halt
-    cause, lag, position, needed, free, user = (
-        trial.cause,
-        trial.lag,
-        trial.position,
-        trial.needed,
-        trial.free,
-        trial.user,
-    )
+    cause, lag, position, needed = trial.cause, trial.lag, trial.position, trial.needed
+    free, user = trial.free, trial.user
     job, group, first, slots, buckets = graph.job, graph.group, graph.first, graph.slots, graph.buckets
     use_at, uses, use, table_at, table = graph.use_at, graph.uses, graph.use, graph.table_at, graph.table
     begin, before_begin, epoch, before_all = graph.begin, graph.before_begin, trial.epoch[0], -trial.infinity[0]

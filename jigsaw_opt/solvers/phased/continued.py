@@ -25,7 +25,7 @@ from jigsaw_opt.solvers.phased.timer import PhaseTimer
 from jigsaw_opt.solvers.resolve.fix import Fix, misplaced, problems
 from jigsaw_opt.solvers.resolve.values import ends_us, objective_at, value_of
 from jigsaw_opt.solvers.result import StoppedBy
-from jigsaw_opt.solvers.solve_state import SolveState
+from jigsaw_opt.solvers.solve_state import Opening, SolveState
 
 _MOST = 4
 """Iterations of a job in a period where jobs that fit into memory together are found."""
@@ -34,7 +34,7 @@ _REST_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Continued:
+class Continued(Opening):
     """Offers phased plans of a changed instance that go on from one of the old instance.
 
     Jobs are matched by name. The old plan is kept where that is still correct and nothing better is found. With a
@@ -46,7 +46,6 @@ class Continued:
     plan: Plan
     fix: Fix
     phased: ClassVar[bool | None] = True
-    from_phases: ClassVar[bool] = True
     lacks: ClassVar[tuple[str, ...]] = ("task_graphs",)
 
     @property

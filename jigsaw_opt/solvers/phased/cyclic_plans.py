@@ -181,10 +181,7 @@ def _inserted(
         # Without the 1, a period of one microsecond would stay as it is for ever.
         period = min(most, int(_STRETCH * period) + 1)
         insertion = JobInsertion(
-            PartialSchedule(data, period),
-            FixedPolicy(assignments),
-            rng,
-            lambda looks: solve_state.spend(_LOOK * looks),
+            PartialSchedule(data, period), FixedPolicy(assignments), rng, lambda looks: solve_state.spend(_LOOK * looks)
         )
         found = insertion.insert_all(range(len(assignments)), weights, 0, lambda: _is_over(solve_state))
         if found is not None or _is_over(solve_state):

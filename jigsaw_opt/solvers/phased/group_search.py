@@ -10,11 +10,9 @@ from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem.depth import FullDepth
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Phase, PhaseGroup, Plan
 from jigsaw_opt.problem.rules.keyed import altered
-from jigsaw_opt.problem.task_graph import TaskGraphJob
-from jigsaw_opt.solvers.phased.phases import RunningRule, Timing, phases_of
+from jigsaw_opt.solvers.phased.phases import Jobs, RunningRule, Timing, phases_of
 from jigsaw_opt.solvers.phased.timer import UntimedError
 from jigsaw_opt.solvers.resolve.values import value_of
 
@@ -30,9 +28,7 @@ class GroupSearch:
     The first is among them again, as there may be better cyclic plans of its phases by then.
     """
 
-    def __init__(
-        self, instance: Instance, jobs: Mapping[str, Job | TaskGraphJob], ways: Iterator[RunningRule], timing: Timing
-    ) -> None:
+    def __init__(self, instance: Instance, jobs: Jobs, ways: Iterator[RunningRule], timing: Timing) -> None:
         self._instance, self._jobs, self._timing = instance, jobs, timing
         # Each cyclic plan keeps all rules by itself. A worker whose level is deeper in one phase takes the memory for
         # it in all of them, which only different levels of a job can bring about. A job that pauses between two phases

@@ -9,7 +9,7 @@ from jigsaw_opt.problem.depth import FreeDepth
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.task_graph import TaskGraphJob
-from jigsaw_opt.solvers.phased.phases import Gpus, GroupProgress, RunningJobs
+from jigsaw_opt.solvers.phased.phases import Gpus, GroupProgress, Jobs, RunningJobs
 from jigsaw_opt.solvers.phased.rates.jobs import OF_ONE, RateJob, RateJobs, whole_counts
 from jigsaw_opt.solvers.phased.side_by_side import SideBySide
 from jigsaw_opt.solvers.phased.timer import UntimedError
@@ -62,7 +62,7 @@ class MovingPolicy:
     ) -> None:
         self._order, self._jobs, self._beside, self._last, self._thorough = order, jobs, beside, last, thorough
 
-    def running(self, jobs: Mapping[str, Job | TaskGraphJob], progress: GroupProgress) -> RunningJobs:
+    def running(self, jobs: Jobs, progress: GroupProgress) -> RunningJobs:
         """Return the jobs that run from now on, each part at its own period as far as one period has all of them.
 
         `jobs`: the jobs of the group by name.
@@ -80,7 +80,7 @@ class MovingPolicy:
         return RunningJobs(counts, gpus, plan)
 
     def _parts(
-        self, jobs: Mapping[str, Job | TaskGraphJob], now: Mapping[RateJob, float], progress: GroupProgress, gpus: Gpus
+        self, jobs: Jobs, now: Mapping[RateJob, float], progress: GroupProgress, gpus: Gpus
     ) -> Iterator[_SharingPart]:
         place = {job.name: number for number, job in enumerate(now)}
         running = [*now]
@@ -90,12 +90,7 @@ class MovingPolicy:
             yield self._part(jobs, own, now, progress, gpus)
 
     def _part(
-        self,
-        jobs: Mapping[str, Job | TaskGraphJob],
-        own: Sequence[RateJob],
-        now: Mapping[RateJob, float],
-        progress: GroupProgress,
-        gpus: Gpus,
+        self, jobs: Jobs, own: Sequence[RateJob], now: Mapping[RateJob, float], progress: GroupProgress, gpus: Gpus
     ) -> _SharingPart:
         """Return jobs that share anything; the last ones wait where no cyclic plan is found, or where that pays."""
         rates = {job.name: now[job] for job in own}
@@ -200,7 +195,7 @@ class LeastLaxityPolicy:
         # Phases last whole periods. A job that can wait less than an iteration cannot wait until the next decision.
         self._grain_us = max(job.iteration_us for job in order)
 
-    def running(self, jobs: Mapping[str, Job | TaskGraphJob], progress: GroupProgress) -> RunningJobs:
+    def running(self, jobs: Jobs, progress: GroupProgress) -> RunningJobs:
         """Return the jobs that run from now on, until one that waits can wait no longer at the latest.
 
         `jobs`: the jobs of the group by name.

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import JobPlan, Phase, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 
+Jobs: TypeAlias = Mapping[str, Job | TaskGraphJob]
+"""Jobs by name."""
 Gpus = Mapping[str, Sequence[str]]
 """By name of a job, the names of its workers' or slots' GPUs."""
 Timing = Callable[[Mapping[str, int], Gpus], Plan]
@@ -65,7 +67,7 @@ class GroupProgress:
 class RunningRule(Protocol):
     """Rule that says which jobs of a group run."""
 
-    def running(self, jobs: Mapping[str, Job | TaskGraphJob], progress: GroupProgress) -> RunningJobs:
+    def running(self, jobs: Jobs, progress: GroupProgress) -> RunningJobs:
         """Return the jobs that run from now on; none before a moment that is waited for.
 
         Parameters
@@ -92,7 +94,7 @@ class PhasePolicy:
     gpus: Gpus
     waits: bool = False
 
-    def running(self, jobs: Mapping[str, Job | TaskGraphJob], progress: GroupProgress) -> RunningJobs:
+    def running(self, jobs: Jobs, progress: GroupProgress) -> RunningJobs:
         """Return the jobs that have begun, and those that may run beside them.
 
         `jobs`: the jobs of the group by name.
@@ -111,7 +113,7 @@ class PhasePolicy:
         return RunningJobs(counts, self.gpus)
 
 
-def phases_of(jobs: Mapping[str, Job | TaskGraphJob], policy: RunningRule, timing: Timing) -> list[Phase]:
+def phases_of(jobs: Jobs, policy: RunningRule, timing: Timing) -> list[Phase]:
     """Return phases one after another, until no iteration is left.
 
     `jobs`: the jobs of the group by name.

@@ -14,15 +14,12 @@ from itertools import chain
 from math import inf
 from typing import TypeAlias
 
-from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Phase, Plan
-from jigsaw_opt.problem.task_graph import TaskGraphJob
-from jigsaw_opt.solvers.phased.phases import Gpus, PhasePolicy, Timing, phases_of
+from jigsaw_opt.solvers.phased.phases import Gpus, Jobs, PhasePolicy, Timing, phases_of
 from jigsaw_opt.solvers.phased.shelves import iteration_counts
 from jigsaw_opt.solvers.phased.timer import UntimedError
 
 _Value: TypeAlias = tuple[int, int]
-_Jobs: TypeAlias = Mapping[str, Job | TaskGraphJob]
 
 _TRIED = 20
 """Orders that are tried, for each job of a group."""
@@ -33,7 +30,7 @@ _MOST_BESIDE = 8
 
 
 def ordered_policies(
-    jobs: _Jobs,
+    jobs: Jobs,
     gpus: Gpus,
     timing: Timing,
     ratio: Callable[[Mapping[str, int]], dict[str, int]],
@@ -100,7 +97,7 @@ _MOST_AT_OWN_SPEED = 8
 
 
 def policies(
-    jobs: Mapping[str, Job | TaskGraphJob],
+    jobs: Jobs,
     shelves: Sequence[Plan],
     timing: Timing,
     value: Callable[[Sequence[Phase]], tuple[int, int]],

@@ -13,15 +13,13 @@ from typing import ClassVar
 
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import PhaseGroup, Plan
-from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.bound_tightening import BOUND_WORK, raise_bounds
 from jigsaw_opt.solvers.engines.compiled import warn_if_interpreted
 from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.phased.group_search import GroupSearch, PlacedGroups, improve, refine
 from jigsaw_opt.solvers.phased.moving import LeastLaxityPolicy, MovingPolicy, wrap_around_us
-from jigsaw_opt.solvers.phased.phases import RunningRule, Timing
+from jigsaw_opt.solvers.phased.phases import Jobs, RunningRule, Timing
 from jigsaw_opt.solvers.phased.policies import policies
 from jigsaw_opt.solvers.phased.rates.jobs import RateJob, RatePolicy
 from jigsaw_opt.solvers.phased.rates.model import RateModel
@@ -190,9 +188,7 @@ def _searched(
             yield _grouped(instance, _SEARCHED, gpus, timing, ways, moves)
 
 
-def _by_rates(
-    order: Sequence[RateJob], model: RateModel, timing: Timing, jobs: Mapping[str, Job | TaskGraphJob]
-) -> Iterator[RunningRule]:
+def _by_rates(order: Sequence[RateJob], model: RateModel, timing: Timing, jobs: Jobs) -> Iterator[RunningRule]:
     """Yield counts by loads alone, then by the cyclic plans of several counts."""
     # An order of all jobs is one of each group as well: groups share nothing.
     own = [job for job in order if job.name in jobs]
@@ -201,11 +197,7 @@ def _by_rates(
 
 
 def _with_moves(
-    order: Sequence[RateJob],
-    model: RateModel,
-    beside: SideBySide,
-    known_us: float | None,
-    jobs: Mapping[str, Job | TaskGraphJob],
+    order: Sequence[RateJob], model: RateModel, beside: SideBySide, known_us: float | None, jobs: Jobs
 ) -> Iterator[RunningRule]:
     """Yield policies at the rates of an order, then thorough ones; for a makespan, least laxity as well."""
     for thorough in (False, True):
@@ -220,7 +212,7 @@ def _grouped(
     name: str,
     gpus: Mapping[str, Sequence[str]],
     timing: Timing,
-    ways: Callable[[Mapping[str, Job | TaskGraphJob]], Iterator[RunningRule]],
+    ways: Callable[[Jobs], Iterator[RunningRule]],
     moves: bool = False,
 ) -> PlacedGroups:
     """Return the groups of a placement, each with phases by its first policy; one group of all jobs where some move."""

@@ -331,7 +331,8 @@ class FailureEffects:
         A group cannot be timed where a phase does not repeat, or a detour leads over a link of another group.
         """
         found, lost = [], set[str]()
-        links = [self._links(own, failed) for own in self._effects]
+        # Names of links that the jobs of each group use after the failure.
+        links = [{name for _, effects in own for name in effects.links_after(failed)} for own in self._effects]
         for g, own in enumerate(self._effects):
             others = set[str]().union(*links[:g], *links[g + 1 :])
             running = {
@@ -343,10 +344,6 @@ class FailureEffects:
             elif phases:
                 found.append(PhaseGroup(tuple(phases)))
         return tuple(found), lost
-
-    def _links(self, own: Sequence[tuple[Phase, PhaseEffects]], failed: Sequence[FailedPart]) -> set[str]:
-        """Return the names of links that the jobs of a group use after a failure."""
-        return {name for _, effects in own for name in effects.links_after(failed)}
 
     def _phases(self, own: Sequence[tuple[Phase, PhaseEffects]], failed: Sequence[FailedPart]) -> list[Phase] | None:
         """Return the phases of a group timed anew; None where one does not repeat."""

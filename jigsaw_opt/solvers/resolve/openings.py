@@ -10,19 +10,18 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.resolve.kept_order import timetable_in
 from jigsaw_opt.solvers.resolve.remaining import listed
-from jigsaw_opt.solvers.solve_state import SolveState
+from jigsaw_opt.solvers.solve_state import Opening, SolveState
 
 _MOST_OFFERED = 200_000
 """Operations up to which a phased plan is offered with its iterations one by one."""
 
 
 @dataclass(frozen=True, slots=True)
-class StartPlan:
+class StartPlan(Opening):
     """Offers a correct plan of the instance, so that the result is no worse; a phased one also as a listed one."""
 
     plan: Plan
     phased: ClassVar[bool | None] = None
-    keeps: ClassVar[bool] = False
 
     @property
     def from_phases(self) -> bool:

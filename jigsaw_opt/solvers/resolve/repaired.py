@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
 
 from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import instance_sha256
@@ -33,7 +32,7 @@ from jigsaw_opt.solvers.search.solver import searched
 from jigsaw_opt.solvers.search.state.insertion import ScheduledJob
 from jigsaw_opt.solvers.search.state.job_insertion import JobInsertion
 from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
-from jigsaw_opt.solvers.solve_state import SolveState
+from jigsaw_opt.solvers.solve_state import Opening, SolveState
 
 
 def carried(operations: Operations, plan: Plan, fix: Fix) -> dict[int, JobPlan]:
@@ -106,7 +105,7 @@ _WORK_OF_OPERATION = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Repaired:
+class Repaired(Opening):
     """Offers the plan of another instance, repaired, and goes on from it as what is asked of it permits.
 
     Jobs are matched by name. Those whose operations still keep to all rules stay as they lie at first; the others are
@@ -117,8 +116,6 @@ class Repaired:
     plan: Plan
     fix: Fix
     improves: bool
-    phased: ClassVar[bool | None] = False
-    from_phases: ClassVar[bool] = False
 
     @property
     def keeps(self) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem.cluster import Cluster, Link, Routes
@@ -78,7 +78,7 @@ def _told(result: Result) -> Result:
 
 
 @dataclass(frozen=True, slots=True)
-class _FirstPlans:
+class _FirstPlans(Opening):
     """Offers plans that are likely to outlive the failure of a link.
 
     In one of them every job is on one server; in the other, links are no faster than the ways around them. The latter
@@ -88,9 +88,6 @@ class _FirstPlans:
     method: Solver
     options: Options
     conditions: tuple[Condition, ...]
-    phased: ClassVar[bool | None] = False
-    keeps: ClassVar[bool] = False
-    from_phases: ClassVar[bool] = False
 
     def offer(self, solve_state: SolveState) -> None:
         """Offer the plans, each made in its share of the limits."""

@@ -230,11 +230,8 @@ def _rows(assignment: Assignment, before: Sequence[int]) -> Sequence[Sequence[in
 
     Former levels may be empty.
     """
-    rows, slots, width = (
-        assignment.plan.rows,
-        assignment.job.slots,
-        assignment.job.slots + len(assignment.job.transfers) + 1,
-    )
+    rows, slots = assignment.plan.rows, assignment.job.slots
+    width = slots + len(assignment.job.transfers) + 1
     caps = assignment.caps or [assignment.job.levels] * slots
     old = [[int(level) for level in before[at : at + slots]] for at in range(0, len(before), width)]
     if old and exchange_scope(assignment.job) != FIXED and all(all(map(le, row, caps)) for row in old):

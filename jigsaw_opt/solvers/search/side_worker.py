@@ -13,7 +13,7 @@ from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.solvers.bounds import Bound
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.result import Event, MoveRecord
+from jigsaw_opt.solvers.result import MoveRecord
 from jigsaw_opt.solvers.search.driver import Driver
 from jigsaw_opt.solvers.search.moves import Move
 from jigsaw_opt.solvers.solve_state import Condition, SolveState
@@ -68,7 +68,7 @@ class SearchWorker:
         """Begin to search, with what is known already."""
         with clock.limited(clock.Clock(task.options.time_limit, task.options.cancel, task.options.grace)):
             self._state = SolveState(
-                *(task.name, task.operations, task.options, _ignore, task.part),
+                *(task.name, task.operations, task.options, lambda _: None, task.part),
                 conditions=task.conditions,
                 known=task.bound,
             )
@@ -101,7 +101,3 @@ class SearchWorker:
                 self._driver.run()
         except Exception as error:  # noqa: BLE001 # it is told where the solve is
             self._failure = f"{type(error).__name__}: {error}"
-
-
-def _ignore(event: Event) -> None:
-    """Drop an event of the progress stream."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -20,7 +21,7 @@ Condition = Callable[[Operations, Timetable], bool]
 """Tells whether a plan that lists all iterations is taken. Bounds stay those of all plans."""
 
 
-class Opening(Protocol):
+class Opening(ABC):
     """What offers plans before a method begins.
 
     `phased`: whether it is for methods that make phased plans, or for those that list all iterations; None for both.
@@ -28,16 +29,20 @@ class Opening(Protocol):
     `from_phases`: whether it begins with a phased plan.
     """
 
-    phased: ClassVar[bool | None]
+    __slots__ = ()
+    phased: ClassVar[bool | None] = False
 
     @property
     def keeps(self) -> bool:
         """Whether something stays."""
+        return False
 
     @property
     def from_phases(self) -> bool:
         """Whether it begins with a phased plan."""
+        return self.phased is True
 
+    @abstractmethod
     def offer(self, solve_state: SolveState) -> StoppedBy | None:
         """Offer plans; return why the solve ends with them, or None where the method goes on."""
 

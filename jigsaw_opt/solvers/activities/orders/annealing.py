@@ -45,10 +45,8 @@ class OrderSearch:
         self._flat, self.size = flat, len(self._kept)
         self._number = {activity: place for place, activity in enumerate(self._kept)}
         # Whatever the order, no time is further behind the last release than the sum of all there are.
-        longest, last = (
-            2 * (sum(flat.duration_us) + sum(arc.length_us for arc in flat.arcs)),
-            max(flat.release_us, default=0),
-        )
+        longest = 2 * (sum(flat.duration_us) + sum(arc.length_us for arc in flat.arcs))
+        last = max(flat.release_us, default=0)
         # Compiled functions count in 64 bits: times of several periods, and sums of weighted ends.
         fits = longest < _LARGEST // 10**4 and last < _LARGEST and (longest + last) * sum(weights) < 2**62
         self._anneal, self._own = fastest(anneal_activities, fits)

@@ -175,21 +175,16 @@ class Generation:
         for number, kind in enumerate(of_class):
             members.setdefault(found[kind], []).append(number)
         catalogue = _catalogue(problem, found, memory)
-        self.coschedules, self.on_type = (
-            [coschedule for _, coschedule in catalogue],
-            [number for number, _ in catalogue],
-        )
+        self.coschedules, self.on_type = [each for _, each in catalogue], [number for number, _ in catalogue]
         self.rates = [coschedule.rates(coschedule.period_us) for coschedule in self.coschedules]
         self.counts = [c.count for c in problem.classes]
         self.bound = float("inf")
         self.columns: dict[ServerPattern, None] = {}
         numbers, weights = range(len(self.on_type)), [c.weight for c in problem.classes]
-        self.pricings = [
-            Pricing(
-                t, own.server.gpus, self.coschedules, [g for g in numbers if self.on_type[g] == t], members, weights
-            )
-            for t, own in enumerate(problem.types)
-        ]
+        self.pricings = []
+        for t, own in enumerate(problem.types):
+            on_type = [g for g in numbers if self.on_type[g] == t]
+            self.pricings.append(Pricing(t, own.server.gpus, self.coschedules, on_type, members, weights))
         self._certified = [len(coschedule.kinds) == 1 for coschedule in self.coschedules]
 
     def relax(self) -> list[ServerPattern]:

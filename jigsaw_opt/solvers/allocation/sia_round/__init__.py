@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.sia_round import NO_ALLOCATION, SiaRound
-from jigsaw_opt.solvers.allocation.sia_round.exchange import Base, best_exchange, within_capacity
 from jigsaw_opt.solvers.allocation.sia_round.prices import Columns, best_prices
 from jigsaw_opt.solvers.engines.highs import solve_program
 
@@ -19,6 +18,104 @@ if TYPE_CHECKING:
     from jigsaw_opt.formulations.linear import Floats, Integers
 
 __all__ = ["RoundSolution", "solve_round"]
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The cheapest choice at some prices.
+
+    A choice within the capacity costs more than the bound by its reduced costs and by the price of the GPUs it leaves.
+
+    `columns, prices`: configurations to choose from, and price of a GPU of each type. `picked`: the cheapest
+    configuration of each job. `reduced`: cost of each configuration beyond that, ``(jobs, configurations)``.
+    """
+
+    columns: Columns
+    prices: Floats
+    picked: Integers
+    reduced: Floats
+
+    @classmethod
+    def at(cls, columns: Columns, prices: Floats) -> Base:
+        """Return the cheapest choice at some prices."""
+        priced = columns.priced(prices)
+        picked = priced.argmin(axis=1)
+        return cls(columns, prices, picked, priced - priced.min(axis=1, keepdims=True))
+
+    def excess(self, picked: Integers) -> float:
+        """Return by how much a choice costs more than the bound."""
+        import numpy as np
+
+        return float(self.reduced[np.arange(len(picked)), picked].sum() + self.prices @ self.columns.slack(picked))
+
+
+def within_capacity(base: Base) -> Integers | None:
+    """Return a choice within the capacity.
+
+    One job after the other takes the configuration that relieves most of the excess per cost.
+
+    None if no change of one job relieves anything more.
+    """
+    import numpy as np
+
+    picked = base.picked.copy()
+    jobs, gpus = np.arange(len(picked)), base.columns.gpus
+    slack = base.columns.slack(picked)
+    while (excess := np.maximum(-slack, 0.0).sum()) > 0:
+        after = slack + gpus[:, None, :] - gpus[None, :, :]
+        relief = excess - np.maximum(-after, 0.0).sum(axis=2)
+        extra = base.reduced - base.reduced[jobs, picked][:, None]
+        gain = relief[picked]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rate = np.where(gain > 0, extra / gain, np.inf)
+        job, configuration = np.unravel_index(rate.argmin(), rate.shape)
+        if not np.isfinite(rate[job, configuration]):
+            return None
+        slack = after[picked[job], configuration]
+        picked[job] = configuration
+    return picked
+
+
+def best_exchange(base: Base, picked: Integers, jobs: int, gap: float) -> Integers:
+    """Return the cheapest choice that differs from the base in a core of jobs, if it is cheaper than `picked`.
+
+    An integer program chooses among the configurations of the core that cost no more than `picked` does in excess.
+
+    `jobs`: jobs of the core, at most so many. `gap`: by how much the choice may cost more than the cheapest one.
+    """
+    import numpy as np
+
+    columns, limit = base.columns, base.excess(picked)
+    core = _core(base, limit, jobs)
+    costs = np.where(base.reduced[core] <= limit, columns.costs[core], np.inf)
+    left = columns.slack(np.delete(base.picked, core)).astype(np.int64)
+    problem = SiaRound(costs[:, :-1], columns.gpus[:-1].astype(np.int64), left, costs[:, -1])
+    solved = solve_program(problem.program(), {"mip_abs_gap": gap, "mip_rel_gap": 0.0})
+    if not solved.feasible:
+        return picked
+    choice, found = problem.choice(solved.values), base.picked.copy()
+    found[core] = np.where(choice == NO_ALLOCATION, costs.shape[1] - 1, choice)
+    return found if base.excess(found) < limit else picked
+
+
+def _core(base: Base, limit: float, jobs: int) -> list[int]:
+    """Return jobs worth moving: those with the cheapest move of a kind, then with the second cheapest, and so on.
+
+    Two moves are of one kind if they lead from the same configuration to the same one.
+    """
+    import numpy as np
+
+    movable = base.reduced <= limit
+    movable[np.arange(len(base.picked)), base.picked] = False
+    owners, targets = np.nonzero(movable)
+    costs = base.reduced[owners, targets]
+    kinds = base.picked[owners] * base.reduced.shape[1] + targets
+    order = np.lexsort((costs, kinds))
+    starts = np.flatnonzero(np.diff(kinds[order], prepend=-1))
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order] = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
+    return list(dict.fromkeys(owners[np.lexsort((costs, ranks))].tolist()))[:jobs]
+
 
 _NOISE = 1e-6
 """Largest noise that breaks ties between configurations, as a share of the mean cost."""

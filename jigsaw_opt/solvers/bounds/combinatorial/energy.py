@@ -11,11 +11,11 @@ from collections.abc import Iterator, Set
 from jigsaw_opt.problem.compiled import critical
 from jigsaw_opt.solvers.bounds.combinatorial.resource_load import resource_bounds
 from jigsaw_opt.solvers.bounds.job_data import JobData
-from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
+from jigsaw_opt.solvers.bounds.relaxation import BoundContext, Relaxation
 from jigsaw_opt.solvers.bounds.resource_demands import Resource, ResourceDemand
 
 
-def _power_bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
+def _power_resources(context: BoundContext) -> Iterator[Resource]:
     for cap in context.operations.instance.cluster.capacities:
         demands = [
             ResourceDemand(data.job.release_us, work, data.job_class.tail, 0)
@@ -23,10 +23,8 @@ def _power_bounds(context: BoundContext, known: int, budget: BoundBudget) -> Ite
             else None
             for data in context.job_data
         ]
-        resource = Resource(cap.watts, demands, f"watts times time under power cap {cap.name!r}", cap.servers)
-        for bound in resource_bounds(context, [resource] if any(demands) else [], known):
-            known = bound.value
-            yield bound
+        if any(demands):
+            yield Resource(cap.watts, demands, f"watts times time under power cap {cap.name!r}", cap.servers)
 
 
 def watts_us(context: BoundContext, data: JobData, capped: Set[str]) -> int:
@@ -44,7 +42,7 @@ def watts_us(context: BoundContext, data: JobData, capped: Set[str]) -> int:
     return critical.least_work_us(job, cost)
 
 
-def _held_bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
+def _held_resources(context: BoundContext) -> Iterator[Resource]:
     # A job that pauses holds nothing meanwhile.
     stays = {job.name for job in context.operations.instance.jobs if job.restart_us is None}
     for held in (each for each in context.operations.instance.scarce_capacities if each.units):
@@ -55,15 +53,13 @@ def _held_bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iter
             # What it holds until its end has its middle half of the span before that, and twice of this counts.
             demand = ResourceDemand(data.job.release_us, amount * span, 0, amount * span * span)
             demands.append(demand if amount else None)
-        resource = Resource(held.units, demands, f"units times time of {held.name}")
-        for bound in resource_bounds(context, [resource] if any(demands) else [], known):
-            known = bound.value
-            yield bound
+        if any(demands):
+            yield Resource(held.units, demands, f"units times time of {held.name}")
 
 
 POWER_ENERGY = Relaxation(
     "power_energy",
-    _power_bounds,
+    lambda context, known, budget: resource_bounds(context, _power_resources(context), known),
     frozenset({"makespan", "period"}),
     instant=True,
     fits=lambda operations: bool(operations.instance.cluster.capacities),
@@ -72,7 +68,7 @@ POWER_ENERGY = Relaxation(
 """The relaxation registered as ``power_energy``."""
 HELD_UNITS = Relaxation(
     "held_units",
-    _held_bounds,
+    lambda context, known, budget: resource_bounds(context, _held_resources(context), known),
     frozenset({"makespan", "weighted_completion"}),
     instant=True,
     fits=lambda operations: bool(operations.instance.scarce_capacities),

@@ -68,9 +68,7 @@ def _job_classes(context: BoundContext, data: JobData) -> Iterator[tuple[JobClas
         if alone:
             counts = tuple(job.slots if k == c else 0 for k in range(len(classes)))
             channel = Channel(
-                (),
-                max(servers[s].fabric_bandwidth for s in alone),
-                min(servers[s].fabric_latency_us for s in alone),
+                (), max(servers[s].fabric_bandwidth for s in alone), min(servers[s].fabric_latency_us for s in alone)
             )
             yield _restricted(context, data, (counts,), dict.fromkeys(alone, job.slots), channel, crosses=False)
     if job_class.ring is None or job.slots < 2:

@@ -12,8 +12,6 @@ from itertools import accumulate
 from math import inf
 
 from jigsaw_opt.errors import OutOfTimeError
-from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.engines.compiled import Numbers, arrays, compiled
 from jigsaw_opt.solvers.kernels.processor_sharing import (
     SharingState,
@@ -22,7 +20,7 @@ from jigsaw_opt.solvers.kernels.processor_sharing import (
     set_rates,
     share_processors,
 )
-from jigsaw_opt.solvers.phased.phases import GroupProgress, RunningJobs, Timing
+from jigsaw_opt.solvers.phased.phases import GroupProgress, Jobs, RunningJobs, Timing
 from jigsaw_opt.solvers.phased.shelves import iteration_counts
 from jigsaw_opt.solvers.phased.timer import UntimedError
 
@@ -206,7 +204,7 @@ class RatePolicy:
     def __init__(self, order: Sequence[RateJob], jobs: RateJobs, timing: Timing, most: int = _MEASURED) -> None:
         self._order, self._jobs, self._timing, self._most = order, jobs, timing, most
 
-    def running(self, jobs: Mapping[str, Job | TaskGraphJob], progress: GroupProgress) -> RunningJobs:
+    def running(self, jobs: Jobs, progress: GroupProgress) -> RunningJobs:
         """Return the iterations in a period of each job that runs, its GPUs, and their cyclic plan.
 
         `jobs`: the jobs of the group by name.

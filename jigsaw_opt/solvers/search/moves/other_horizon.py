@@ -15,7 +15,7 @@ from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.params import SearchParams
-from jigsaw_opt.solvers.result import Accepted, Event, StoppedBy
+from jigsaw_opt.solvers.result import Accepted, StoppedBy
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.driver import Driver
@@ -95,7 +95,7 @@ class _TwinControl(SolveState):
     def __init__(self, context: Context) -> None:
         self._context, self._parent = context, context.solve_state
         options = _options(self._parent.options)
-        super().__init__(self._parent.name, twin(context.operations), options, _ignore)
+        super().__init__(self._parent.name, twin(context.operations), options, lambda _: None)
 
     def offer(self, timetable: Timetable) -> Accepted | None:
         """Take a plan as the new incumbent if it is better."""
@@ -114,7 +114,3 @@ def _options(options: Options) -> Options:
     params = options.params or SearchParams()
     params = replace(params, without=(*params.without, OtherHorizon.name))
     return replace(options, gap=None, target=None, no_improvement=None, params=params)
-
-
-def _ignore(event: Event) -> None:
-    """Drop an event of the progress stream."""

@@ -36,13 +36,10 @@ class Intensify:
         return context.shared(Annealer).run(context.shared(Placing).balancer(1.0), context.best_list)
 
 
-class Restart:
+class Restart(Intensify):
     """Begins anew; where memory leaves no drawn order room, it intensifies instead."""
 
     name: ClassVar[str] = "restart"
-
-    def __init__(self, context: Context) -> None:
-        self.context = context
 
     @classmethod
     def applies(cls, context: Context) -> bool:
@@ -57,7 +54,7 @@ class Restart:
         context = self.context
         balancer = context.shared(Placing).balanced()
         if balancer is None:
-            return Intensify(context).run(incumbent, budget)
+            return super().run(incumbent, budget)
         schedule = draft(context, balancer)
         if schedule is None:
             return None
