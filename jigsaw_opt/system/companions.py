@@ -61,18 +61,22 @@ class LocalCompanion:
     """
 
     def __init__(self, make: Maker) -> None:
-        self._connection, there = Pipe()
         flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-        with there:
-            self._process = subprocess.Popen(
-                # With the path of imports of this process, and without the folder that `-c` would look into first.
-                [sys.executable, *flags, "-P", "-c", _PROGRAM.format(path=sys.path, descriptor=there.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=[there.fileno()],
-                start_new_session=True,
-            )
+        try:
+            self._connection, there = Pipe()
+            program = _PROGRAM.format(path=[*map(str, sys.path)], descriptor=there.fileno())
+            with there:
+                self._process = subprocess.Popen(
+                    # With the path of imports of this process, and without the folder that `-c` would look into first.
+                    [sys.executable, *flags, "-P", "-c", program],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    pass_fds=[there.fileno()],
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise LostCompanionError(f"no process can begin: {error}") from error
         self._made = False
         self._send(make)
 

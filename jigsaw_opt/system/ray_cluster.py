@@ -41,6 +41,10 @@ def joined(address: str) -> Iterator[None]:
         return
     try:
         ray.init(address, logging_level=logging.ERROR, log_to_driver=False)
+        # Ray tells of lost workers on standard output, which is for data; no setting of its own keeps it from that.
+        from ray._private import worker as driver
+
+        vars(driver)["_worker_logs_enabled"] = False
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise UsageError(f"no Ray cluster at {address!r}: {error}", code="failed", path="address") from error
     try:

@@ -11,8 +11,10 @@ import pytest
 
 from jigsaw_opt import solve
 from jigsaw_opt.instances import generate
+from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.compiled.operations import OperationGraph, compile_instance
-from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.instance import Instance, Job
+from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.solvers.engines import compiled
 from jigsaw_opt.solvers.greedy.heuristic import placements
 from jigsaw_opt.solvers.params import SearchParams
@@ -115,6 +117,19 @@ def test_jobs_with_a_place_of_their_own_stay_there() -> None:
     after = annealed(data, before, 1)
     assert {index for index in held if after[index].keys() == before[index].keys()} == held.keys()
     assert any(own.keys() != other.keys() for own, other in zip(after, before, strict=True))
+
+
+def test_no_job_goes_where_no_path_leads() -> None:
+    """The third server is too small for the wide job and has no link, so that none of its workers may go there."""
+    model = Model((Segment("a", {"v": 50}, {"v": 70}, 50, 0), Segment("b", {"v": 60}, {"v": 90}, 50, 0)))
+    servers = tuple(Server(f"s{k}", "v", 2, 10**9, 10**7) for k in range(3))
+    cluster = Cluster(servers, (), (Link("l", ("s0", "s1"), 10**7),))
+    jobs = (Job("wide", "m", 3, 4), *(Job(f"j{k}", "m", 1 + k % 2, 2 + k % 3) for k in range(9)))
+    data, before = begun(Instance("apart", cluster, {"m": model}, jobs)) or pytest.fail("there is no placement")
+    for seed in range(20):
+        after = annealed(data, before, seed)
+        assert after[0].keys() <= {0, 1, 2, 3}
+        assert data.channel(data.operations.jobs[0], list(after[0])) is not None
 
 
 @needs_fast

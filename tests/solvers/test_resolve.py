@@ -221,6 +221,9 @@ def test_the_search_goes_on_with_placements_held(horizon: Horizon, objective: Ob
     # Jobs are not inserted in order where some are held.
     assert result.objective <= (1.01 if held is None else 1.05) * best.objective
     assert "opening" in {record.name for record in result.moves}
+    # Bounds that take work hold with placements held, too.
+    quick = solve(instance, "greedy").bound
+    assert result.bound > quick if objective == "weighted_completion" else result.bound >= quick
 
 
 def test_placements_of_a_job_that_the_plan_lacks() -> None:

@@ -38,6 +38,13 @@ def test_an_object_answers_until_it_is_ended() -> None:
     assert carries(str(caught.value), "SIGKILL")
 
 
+def test_a_process_that_cannot_begin_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(LostCompanionError) as caught:
+        LocalCompanion(Counter)
+    assert carries(str(caught.value), "/nowhere/python")
+
+
 def test_what_the_object_raises_is_told() -> None:
     with pytest.raises(LostCompanionError) as caught:
         LocalCompanion(Counter).ask("pop", "b")

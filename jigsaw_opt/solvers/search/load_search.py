@@ -25,7 +25,7 @@ from jigsaw_opt.solvers.placement.assignment import ProblemData
 Placed = Mapping[int, Mapping[int, int]]
 """A job on its GPUs: the number of iterations at each level, by GPU."""
 _PART, _SLOW_PART = 20_000, 500
-"""Steps between two checks of the clock, compiled and not."""
+"""Steps until work is counted, and between two checks of the clock where Python takes them."""
 
 
 class LoadSearch:
@@ -123,7 +123,7 @@ class LoadSearch:
             taken = self._anneal(flat, state, *numbers, self._exponentials)
             return taken, taken
 
-        run_in_parts(run, steps, self._part, self._part, stop)
+        run_in_parts(run, steps, _PART, self._part, stop)
         return self._found(state, [len(at) for at in placed])
 
     def _found(self, state: LoadState, widths: Sequence[int]) -> list[Placed]:
@@ -152,9 +152,9 @@ class LoadSearch:
     def _ring_us(self, job: OperationGraph) -> int:
         """Return how long a job on several servers takes their links at least, or -1 where some are not joined."""
         operations = self.data.operations
-        gpus, routes = usable_gpus(operations, job), operations.routes.under(job.route_policy)
-        channel = operations.crossing(job, gpus)
-        if channel is None or len({routes.component[s] for s in gpus}) > 1 or any(routes.apart(gpus)):
+        routes, servers = operations.routes.under(job.route_policy), range(len(operations.cluster.servers))
+        channel = operations.crossing(job, usable_gpus(operations, job))
+        if channel is None or len({routes.component[s] for s in servers}) > 1 or any(routes.apart(servers)):
             return -1
         return least_transfer_us(job, exchange_over(job, channel))
 
