@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from jigsaw_opt.solvers.placement.assignment import Assignment
 from jigsaw_opt.solvers.placement.levels import counts, dealt
+from jigsaw_opt.solvers.placement.state import fullest_us
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context, Effort
 from jigsaw_opt.solvers.search.load_search import LoadSearch, Placed
@@ -28,6 +29,9 @@ _LINK_PRICES = {"finite": (0.003, 0.03, 0.3), "cyclic": (0.001, 0.01, 0.1)}
 """Prices of a link that is taken all the time, where a GPU at twice the target costs 1, by horizon; one is drawn. How
 hard links are to schedule differs between instances; in a period, jobs that wait for them seldom keep others waiting.
 """
+_FULL = 0.97
+"""Least share of the objective that the fullest GPU or link, or the longest job, takes up: else loads do not bound it,
+and evener ones gain nothing."""
 _TARGETS = 0.0, 0.25
 """Least and most share of the gap by which the target is above the bound."""
 _CALL, _LONGEST = 0.6, 4.0
@@ -52,7 +56,7 @@ class EvenLoads:
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
         """Change the placement of the best plan again and again.
 
-        The best plan found, or None where there is none to begin with.
+        The best plan found, or None where there is none to begin with, or one that loads do not bound.
 
         `incumbent`: the best plan so far; None before there is any.
         """
@@ -60,6 +64,8 @@ class EvenLoads:
             return None
         sequences, enough = self.context.shared(SequenceAnnealing), budget.work + _CALL * self._effort.length
         best = sequences.sequencing.given(incumbent.timetable)
+        if fullest_us(best.assignments) < _FULL * best.value:
+            return None
         while budget.work < enough and not budget.over():
             found = self._scheduled(best, self._evened(best, budget))
             best = found if found.value < best.value else best
