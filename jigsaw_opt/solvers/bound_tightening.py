@@ -21,3 +21,10 @@ def raise_bounds(solve_state: SolveState, operations: Operations, work: float, s
 
     for bound in stronger_bounds(operations, solve_state.bound, work, stop, without):
         solve_state.raise_bound(*bound)
+
+
+def raise_bounds_for(solve_state: SolveState, operations: Operations, share: float, most: float) -> None:
+    """Raise the bound of a solve for a share of its limit of work and of the time left, and at most for some work."""
+    limits = solve_state.options.work_limit, solve_state.remaining
+    work, seconds = (math.inf if limit is None else share * limit for limit in limits)
+    raise_bounds(solve_state, operations, min(most, work), seconds)

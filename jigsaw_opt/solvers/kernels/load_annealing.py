@@ -82,6 +82,11 @@ def price(time: int, target: float) -> float:
     return over * over if over > 0.0 else 0.0
 
 
+def blocks_on(jobs: LoadJobs, j: int, s: int) -> int:
+    """Return where the blocks of a job on a server stand; -1 where it may not be there."""
+    return jobs.block_at[j * (len(jobs.block_at) // len(jobs.levels)) + jobs.kind[s]]
+
+
 def add_load(state: LoadState, g: int, more: int, target: float) -> None:
     """Add work to a GPU."""
     state.cost[0] -= price(state.load[g], target)
@@ -135,7 +140,7 @@ def put(jobs: LoadJobs, state: LoadState, k: int, g: int, target: float) -> None
         state.on[old * rows + n] = state.on[old * rows + state.size[old]]
     state.gpu[k] = g
     if g >= 0:
-        at = jobs.block_at[j * kinds_of(jobs) + jobs.kind[jobs.server[g]]]
+        at = blocks_on(jobs, j, jobs.server[g])
         work, length = 0, jobs.release[j]
         for level in range(jobs.levels[j]):
             count = state.iterations[k * jobs.most[0] + level]
@@ -146,11 +151,6 @@ def put(jobs: LoadJobs, state: LoadState, k: int, g: int, target: float) -> None
         state.cost[0] += price(length, target)
         state.on[g * rows + state.size[g]] = k
         state.size[g] += 1
-
-
-def kinds_of(jobs: LoadJobs) -> int:
-    """Return the number of kinds of servers."""
-    return len(jobs.block_at) // len(jobs.levels)
 
 
 def moved(jobs: LoadJobs, state: LoadState, k: int, g: int, target: float) -> None:
@@ -164,7 +164,7 @@ def moved(jobs: LoadJobs, state: LoadState, k: int, g: int, target: float) -> No
 def shift(jobs: LoadJobs, state: LoadState, k: int, source: int, to: int, target: float) -> None:
     """Give an iteration of a worker another level."""
     g, j = state.gpu[k], jobs.job[k]
-    at = jobs.block_at[j * kinds_of(jobs) + jobs.kind[jobs.server[g]]]
+    at = blocks_on(jobs, j, jobs.server[g])
     state.iterations[k * jobs.most[0] + source] -= 1
     state.iterations[k * jobs.most[0] + to] += 1
     more = jobs.block[at + to] - jobs.block[at + source]
@@ -178,7 +178,7 @@ def shift(jobs: LoadJobs, state: LoadState, k: int, source: int, to: int, target
 def shifted(jobs: LoadJobs, state: LoadState, k: int, source: int, to: int, target: float) -> None:
     """Give an iteration of a worker another level and remember it, if it may have that level there."""
     n = state.log[0]
-    at = jobs.block_at[jobs.job[k] * kinds_of(jobs) + jobs.kind[jobs.server[state.gpu[k]]]]
+    at = blocks_on(jobs, jobs.job[k], jobs.server[state.gpu[k]])
     if source == to or jobs.block[at + to] < 0:
         return
     state.log[4 * n + 1], state.log[4 * n + 2], state.log[4 * n + 3] = k, source, to
@@ -251,7 +251,7 @@ def change_levels(jobs: LoadJobs, state: LoadState, k: int, target: float) -> bo
 
 def has_room(jobs: LoadJobs, j: int, s: int) -> bool:
     """Return whether the GPUs of a server have room for all levels of a job."""
-    at = jobs.block_at[j * kinds_of(jobs) + jobs.kind[s]]
+    at = blocks_on(jobs, j, s)
     return at >= 0 and jobs.block[at + jobs.levels[j] - 1] >= 0
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from jigsaw_opt.problem.clock import in_context
 from jigsaw_opt.problem.compiled.operations import Operations
-from jigsaw_opt.solvers.bound_tightening import BOUND_WORK, raise_bounds
+from jigsaw_opt.solvers.bound_tightening import BOUND_WORK, raise_bounds, raise_bounds_for
 from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables
 from jigsaw_opt.solvers.options import LIMITS
 from jigsaw_opt.solvers.result import Result, StoppedBy
@@ -93,8 +93,7 @@ def _in_turn(solve_state: SolveState, operations: Operations) -> StoppedBy:
     _require_plan(solve_state, operations)
     limits = solve_state.options.work_limit, solve_state.remaining
     work, seconds = (math.inf if limit is None else limit for limit in limits)
-    most = BOUND_WORK if exact else _LONG_BOUND_WORK
-    raise_bounds(solve_state, operations, min(most, _BOUND_SHARE * work), _BOUND_SHARE * seconds)
+    raise_bounds_for(solve_state, operations, _BOUND_SHARE, BOUND_WORK if exact else _LONG_BOUND_WORK)
     limited, small = min(work, seconds) < math.inf, is_small(operations)
     if exact and small and limited:
         # The smallest instances are proven quickly.

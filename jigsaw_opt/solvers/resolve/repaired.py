@@ -17,7 +17,7 @@ from jigsaw_opt.problem.compiled.timetable import Timetable, assemble, decisions
 from jigsaw_opt.problem.costs import needed_bytes
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.solvers.activities.placing import fit_at_once
-from jigsaw_opt.solvers.bound_tightening import BOUND_WORK, raise_bounds
+from jigsaw_opt.solvers.bound_tightening import BOUND_WORK, raise_bounds_for
 from jigsaw_opt.solvers.greedy.heuristic import placements, require_size
 from jigsaw_opt.solvers.infeasibility.together import restrict
 from jigsaw_opt.solvers.placement.assignment import ProblemData
@@ -212,9 +212,7 @@ class _Resolving:
         wanted = self._limited or options.gap is not None or options.target is not None
         self.solve_state.spend(self.work)
         if improves and self._searches:
-            work, seconds = (math.inf if limit is None else limit for limit in (options.work_limit, options.time_limit))
-            most = min(BOUND_WORK, _BOUND_SHARE * work)
-            raise_bounds(self.solve_state, self.operations, most, _BOUND_SHARE * seconds)
+            raise_bounds_for(self.solve_state, self.operations, _BOUND_SHARE, BOUND_WORK)
             return searched(self.solve_state, held=self.fixed)
         if not self.fix.empty or (improves and self.solve_state.objective is not None and not wanted):
             return StoppedBy.COMPLETED

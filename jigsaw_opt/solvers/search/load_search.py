@@ -47,10 +47,13 @@ class LoadSearch:
         self._kind_of = [kind[s] for s in data.layout.server_of]
         self._exponentials = self._own(EXPONENTIALS)
         self._block_at, self._block, self._path = list[int](), list[int](), list[int]()
-        self._ring = [self._ring_us(job) for job in jobs]
+        self._ring, widest = list[int](), max(map(len, data.layout.on_server))
         for job in jobs:
+            across = operations.crossing(job, usable_gpus(operations, job))
+            self._ring.append(self._ring_us(job, across))
             for gpu_type, memory, bandwidth, latency_us in kinds:
-                self._add_blocks(job, gpu_type, memory, Channel((), bandwidth, latency_us))
+                inside = Channel((), bandwidth, latency_us)
+                self._add_blocks(job, gpu_type, memory, (across if job.slots > widest else None) or inside)
         self._jobs = LoadJobs(
             first=[0, *accumulate(job.slots for job in jobs)],
             job=[index for index, job in enumerate(jobs) for _ in range(job.slots)],
@@ -149,24 +152,24 @@ class LoadSearch:
                 found.append(int(several and self._ring[index] < 0))
         return found
 
-    def _ring_us(self, job: OperationGraph) -> int:
-        """Return how long a job on several servers takes their links at least, or -1 where some are not joined."""
-        operations = self.data.operations
-        routes, servers = operations.routes.under(job.route_policy), range(len(operations.cluster.servers))
-        channel = operations.crossing(job, usable_gpus(operations, job))
-        if channel is None or len({routes.component[s] for s in servers}) > 1 or any(routes.apart(servers)):
-            return -1
-        return least_transfer_us(job, exchange_over(job, channel))
+    def _ring_us(self, job: OperationGraph, across: Channel | None) -> int:
+        """Return how long a job on several servers takes their links at least, or -1 where some are not joined.
 
-    def _add_blocks(self, job: OperationGraph, gpu_type: str, memory: int, fabric: Channel) -> None:
+        `across`: the best channel over several servers, if there is one.
+        """
+        cluster = self.data.operations.cluster
+        routes, servers = self.data.operations.routes.under(job.route_policy), range(len(cluster.servers))
+        if across is None or len({routes.component[s] for s in servers}) > 1 or any(routes.apart(servers)):
+            return -1
+        return least_transfer_us(job, exchange_over(job, across))
+
+    def _add_blocks(self, job: OperationGraph, gpu_type: str, memory: int, channel: Channel) -> None:
         """Add the times of a job's levels on a kind of server; -1 for what its rule or the memory excludes."""
         deepest = deepest_level(job, memory) if gpu_type in job.gpu_types else 0
         self._block_at.append(len(self._block) if deepest else -1)
         if not deepest:
             return
-        times, operations = job.blocks[0].duration_us[gpu_type], self.data.operations
-        wide = job.slots > max(map(len, self.data.layout.on_server))
-        channel = (operations.crossing(job, usable_gpus(operations, job)) if wide else None) or fabric
+        times = job.blocks[0].duration_us[gpu_type]
         allowed = candidate_levels(job) if job.rule.multiset is None else job.rule.multiset
         self._block += [time if level <= deepest and level in allowed else -1 for level, time in enumerate(times, 1)]
         self._path += tails_us(times, exchange_over(job, channel).shortest if job.slots > 1 else ())
