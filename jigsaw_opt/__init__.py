@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.planning.planned import Planned
     from jigsaw_opt.problem.cluster import Cluster, Link, Server
     from jigsaw_opt.problem.depth import FreeDepth, FullDepth, StaircaseDepth
+    from jigsaw_opt.problem.efficiency import Efficiency
     from jigsaw_opt.problem.instance import Instance
     from jigsaw_opt.problem.job import Job
     from jigsaw_opt.problem.measured.replay import Replay
@@ -97,6 +98,7 @@ _NAMES = {
     "problem.instance": ("Instance",),
     "problem.job": ("Job",),
     "problem.depth": ("FreeDepth", "FullDepth", "StaircaseDepth"),
+    "problem.efficiency": ("Efficiency",),
     "problem.measured.replay": ("Replay",),
     "problem.model": ("Model", "Segment"),
     "problem.plan": ("Plan",),
@@ -133,6 +135,7 @@ _ROOMS = ("instances", "scheduling")
 __all__ = [
     "Cluster",
     "Conflict",
+    "Efficiency",
     "Event",
     "Fix",
     "FreeDepth",

@@ -11,6 +11,7 @@ from jigsaw_opt.arguments import typed
 from jigsaw_opt.documents.decoding import decode_instance_tree
 from jigsaw_opt.errors import wrong_input
 from jigsaw_opt.problem import Cluster, Depth, FullDepth, Instance, Job, Link, Model, Segment, TaskGraph, TaskGraphJob
+from jigsaw_opt.problem.efficiency import Efficiency
 from jigsaw_opt.problem.instance import FORMAT, Horizon, Objective
 from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.problem.rules.keyed import plain
@@ -146,6 +147,7 @@ class InstanceBuilder:
         state_factor: int | None = None,
         executor: Mapping[str, Any] | None = None,
         power_w: Mapping[str, int] | None = None,
+        efficiency: Efficiency | Mapping[str, Any] | None = None,
     ) -> None:
         """Add a model.
 
@@ -167,8 +169,11 @@ class InstanceBuilder:
             How the executor builds it; None for what the model says, or where it is not to be run.
         power_w
             Watts that a GPU draws while it runs a block, by GPU type; None for those of the model, or 0.
+        efficiency
+            What iterations at lower levels are worth; None for what the model says, or where it is not known.
         """
         given = {"levels": levels, "state_factor": state_factor, "executor": executor, "power_w": power_w}
+        given["efficiency"] = plain(efficiency, flat=True)
         self._models.append(
             (name, {**_whole(segments), **{key: value for key, value in given.items() if value is not None}})
         )

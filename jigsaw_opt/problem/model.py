@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
+from jigsaw_opt.problem.efficiency import Efficiency
 from jigsaw_opt.problem.gpu_types import is_part, matching_types
 from jigsaw_opt.problem.rules.part import CheckedPart
 
@@ -48,6 +49,8 @@ class Model(CheckedPart, definition="model"):
         Description from which the executor builds the model; solvers ignore it.
     power_w
         Watts that a GPU draws while it runs a block, by GPU type; 0 on types that are not named.
+    efficiency
+        What iterations at lower levels are worth; None where it is not known.
     """
 
     segments: tuple[Segment, ...]
@@ -55,6 +58,7 @@ class Model(CheckedPart, definition="model"):
     state_factor: int = 4
     executor: Mapping[str, Any] | None = None
     power_w: Mapping[str, int] | None = None
+    efficiency: Efficiency | None = None
 
     def __post_init__(self) -> None:
         if not self.levels and isinstance(self.segments, list | tuple):

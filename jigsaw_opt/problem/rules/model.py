@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from jigsaw_opt.problem.measured.layers import parts_of
+from jigsaw_opt.problem.rules.keyed import Keyed
 from jigsaw_opt.problem.rules.report import Place, Report, check_unique, dict_at, list_at, names_of, quoted
 
 Json = dict[str, Any]
@@ -20,6 +21,7 @@ def check_model(model: Json, place: Place, report: Report) -> None:
         _check_levels(model.get("levels"), len(segments), (place, "levels"), report)
         _check_times(segments, (place, "segments"), report)
         _check_cuts(model, len(segments), (place, "executor"), report)
+        _check_efficiency(model, len(list_at(model, "levels")) or len(segments), (place, "efficiency"), report)
 
 
 def _check_cuts(model: Json, segments: int, place: Place, report: Report) -> None:
@@ -37,6 +39,20 @@ def _check_cuts(model: Json, segments: int, place: Place, report: Report) -> Non
     for index, name in enumerate(cuts):
         if name in cuts[:index]:
             report.add(((place, "cuts"), index), f"duplicate name {quoted(str(name))}", code="duplicate-name")
+
+
+def _check_efficiency(model: Json, depth: int, place: Place, report: Report) -> None:
+    """Report numbers that are not one a bucket, and weights of which none counts."""
+    known = model.get("efficiency")
+    given = known.keyed() if isinstance(known, Keyed) else dict_at(model, "efficiency")
+    for key in ("noise_scale", "weight"):
+        count = len(list_at(given, key))
+        if count and count != depth:
+            told = f"must have {depth} items, as many as the model has levels; has {count}"
+            report.add((place, key), told, code="wrong-count")
+    weights = list_at(given, "weight")
+    if weights and all(type(weight) is int and weight == 0 for weight in weights):
+        report.add((place, "weight"), "at least one must be above 0", code="out-of-range")
 
 
 def _check_levels(levels: Any, segments: int, place: Place, report: Report) -> None:

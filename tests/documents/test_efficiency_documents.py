@@ -1,0 +1,80 @@
+"""Efficiency of models in documents, and what iterations are worth (specification: efficiency)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jigsaw_opt.documents import InstanceBuilder, decode_instance, encode_instance, instance_sha256
+from jigsaw_opt.errors import InvalidInputError
+from jigsaw_opt.problem import Efficiency, Instance, Segment
+from tests.refusals import refuses
+
+
+def test_it_is_written_only_if_given_and_changes_the_hash(pair: Instance) -> None:
+    assert b"efficiency" not in encode_instance(pair)
+    net = replace(pair.models["net"], efficiency=Efficiency((0, 4000), (1, 3)))
+    known = replace(pair, models={**pair.models, "net": net})
+    assert decode_instance(encode_instance(known)) == known
+    assert json.loads(encode_instance(known))["models"]["net"]["efficiency"] == {
+        "noise_scale": [0, 4000],
+        "weight": [1, 3],
+    }
+    assert instance_sha256(known) != instance_sha256(pair)
+
+
+@pytest.mark.parametrize(
+    ("efficiency", "path", "code"),
+    [
+        ({"noise_scale": [1], "weight": [1, 1]}, "noise_scale", "wrong-count"),
+        ({"noise_scale": [1, 2], "weight": [1, 1, 1]}, "weight", "wrong-count"),
+        ({"noise_scale": [1, 2], "weight": [0, 0]}, "weight", "out-of-range"),
+        ({"noise_scale": [1, -2], "weight": [1, 0]}, "noise_scale[1]", "out-of-range"),
+        ({"noise_scale": [1, 2]}, "", "missing-field"),
+    ],
+)
+def test_what_is_wrong_is_told(pair_path: Path, efficiency: dict[str, Any], path: str, code: str) -> None:
+    tree = json.loads(pair_path.read_bytes())
+    tree["models"]["net"]["efficiency"] = efficiency
+    with refuses(f"{code} $.models.net.efficiency{path and '.'}{path}"):
+        decode_instance(json.dumps(tree))
+
+
+def test_a_part_checks_its_efficiency(pair: Instance) -> None:
+    with pytest.raises(InvalidInputError, match="must have 2 items"):
+        replace(pair.models["net"], efficiency=Efficiency((1,), (1,)))
+
+
+def test_a_builder_takes_both_forms() -> None:
+    built = []
+    for efficiency in (Efficiency((5,), (1,)), {"noise_scale": [5], "weight": [1]}):
+        builder = InstanceBuilder("one")
+        builder.add_server("s", gpu_type="v", gpus=1, gpu_memory=100, fabric_bandwidth=1)
+        builder.add_model("net", [Segment("x", {"v": 1}, {"v": 1}, 0, 0)], efficiency=efficiency)
+        builder.add_job("j", model="net", workers=1, iterations=1)
+        built.append(builder.build())
+    assert built[0] == built[1] and built[0].models["net"].efficiency == Efficiency((5,), (1,))
+
+
+def test_progress_is_that_of_the_formula_rounded_down_by_bucket() -> None:
+    efficiency, workers = Efficiency((0, 1234, 10**9), (2, 0, 5)), 3
+    for levels in product((1, 2, 3), repeat=workers):
+        expected = 0
+        for bucket, (noise, weight) in enumerate(zip((0, 1234, 10**9), (2, 0, 5), strict=True), 1):
+            count = sum(level >= bucket for level in levels)
+            scale = Fraction(noise, 1000)
+            share = Fraction(count) * (workers + scale) / (workers * (count + scale)) if count else Fraction(0)
+            expected += weight * int(10**6 * share)
+        assert efficiency.progress(levels) == expected <= efficiency.most
+    assert efficiency.progress((3, 3, 3)) == efficiency.most == 7 * 10**6
+
+
+def test_the_example_of_the_specification() -> None:
+    efficiency = Efficiency((0, 4000), (1, 1))
+    assert Fraction(efficiency.progress((2, 1, 1, 1)), efficiency.most) == Fraction(7, 10)
