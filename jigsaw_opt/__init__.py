@@ -25,6 +25,8 @@ if TYPE_CHECKING:
         save_plan,
     )
     from jigsaw_opt.errors import InfeasibleError, InvalidInputError, JigsawError, Problem, UsageError
+    from jigsaw_opt.executor.exchange.compression import EightBit as EightBit
+    from jigsaw_opt.executor.exchange.compression import TopK as TopK
     from jigsaw_opt.executor.following import following as following
     from jigsaw_opt.executor.partial import PartialBackprop as PartialBackprop
     from jigsaw_opt.executor.profiling import profile as profile
@@ -84,6 +86,7 @@ _NAMES = {
     ),
     "errors": ("InfeasibleError", "InvalidInputError", "JigsawError", "Problem", "UsageError"),
     "instances.conversion": ("read",),
+    "executor.exchange.compression": ("EightBit", "TopK"),
     "executor.following": ("following",),
     "executor.partial": ("PartialBackprop",),
     "executor.profiling": ("profile",),
@@ -127,7 +130,7 @@ _NAMES = {
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}
 """The module of each name."""
-_NEED_TORCH = ("PartialBackprop", "following", "profile")
+_NEED_TORCH = ("EightBit", "PartialBackprop", "TopK", "following", "profile")
 """Names that cannot be had without the extra ``torch``, so that ``import *`` leaves them out."""
 _ROOMS = ("instances", "scheduling")
 """Rooms that are names of this one, too."""

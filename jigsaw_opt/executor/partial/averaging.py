@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from jigsaw_opt.errors import RunFailedError, UsageError, unsupported
 from jigsaw_opt.executor.exchange.buckets import alike, flat_gradients
 from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
+from jigsaw_opt.executor.exchange.compression import CompressedExchange
 from jigsaw_opt.executor.exchange.transfer_stream import TransferStream, transfer_stream
 from jigsaw_opt.executor.partial.transfers import send
 from jigsaw_opt.problem.costs import contributors
@@ -45,15 +46,20 @@ class CommunicationHook:
         """What processes compare."""
         return str(getattr(self.hook, "__qualname__", type(self.hook).__name__))
 
-    def run(self, bucket: ParameterRun, contributors: int, workers: int) -> None:
-        """Write the mean over contributors into the bucket; the other workers have given zeros."""
+    def run(self, bucket: ParameterRun, ranks: Sequence[int], exchange: GradientExchange) -> None:
+        """Write the mean over contributors, which have these ranks, into the bucket; other workers give zeros."""
+        if isinstance(self.hook, CompressedExchange):
+            self.hook.average(bucket.buffer(), bucket.parameters(), bucket.has_gradient(), ranks, exchange.group)
+            return
+        if dist.get_rank() not in ranks:
+            bucket.buffer().zero_()
         found = self.hook(self.state, bucket)
         if isinstance(found, torch._C.Future):
             found = found.wait()
         mean = found[0] if isinstance(found, (list, tuple)) else found
         bucket.buffer().copy_(mean)
-        if contributors != workers:
-            bucket.buffer().mul_(workers / contributors)
+        if len(ranks) != len(exchange.ranks):
+            bucket.buffer().mul_(len(exchange.ranks) / len(ranks))
 
 
 class ParameterRun:
@@ -95,6 +101,10 @@ class ParameterRun:
         """Return whether no other piece follows in this backward pass."""
         return self._number + 1 == self._count
 
+    def has_gradient(self) -> list[bool]:
+        """Return of each parameter whether a worker has a gradient of it, once that has been exchanged."""
+        return [bool(mark) for mark in self._marks.tolist()]
+
     def set_buffer(self, buffer: Tensor) -> None:
         """Overwrite the flat gradients."""
         self._numbers.copy_(buffer)
@@ -116,16 +126,14 @@ class ParameterRun:
 
         `hook`: what exchanges gradients in its place, if there is one; marks go by the exchange all the same.
         """
-        count = contributors(levels, self.bucket)
-        if not count:
+        ranks = sorted(rank for rank, level in zip(exchange.ranks, levels, strict=True) if level >= self.bucket)
+        if not ranks:
             self.flat.zero_()
         elif hook is None:
             exchange.run(self.bucket, levels, self.flat)
         else:
-            if levels[exchange.ranks.index(dist.get_rank())] < self.bucket:
-                self._numbers.zero_()
             exchange.run(self.bucket, levels, self._marks)
-            hook.run(self, count, len(levels))
+            hook.run(self, ranks, exchange)
 
     def give_back(self) -> None:
         """Make what was exchanged the gradients; where nobody has a gradient there is none."""
