@@ -20,6 +20,7 @@ from jigsaw_opt.executor.exchange.buckets import alike, flat_gradients
 from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
 from jigsaw_opt.executor.exchange.compression import CompressedExchange
 from jigsaw_opt.executor.exchange.transfer_stream import TransferStream, transfer_stream
+from jigsaw_opt.executor.partial.noise import squared_length
 from jigsaw_opt.executor.partial.transfers import send
 from jigsaw_opt.problem.costs import contributors
 
@@ -76,10 +77,12 @@ class ParameterRun:
     ) -> None:
         self.bucket, self.stream = bucket, stream
         self._parameters, self._number, self._count = list(parameters), number, count
-        # A mark a parameter follows the gradients: whether anybody has one.
-        marks = len(self._parameters)
+        # Behind the gradients are a mark a parameter, whether anybody has one, and the squared length of all of them,
+        # of which the exchange makes the mean over the contributors as well.
+        marks = len(self._parameters) + 1
         self.flat, self._views = flat_gradients(self._parameters, marks)
         self._numbers, self._marks = self.flat[:-marks], self.flat[-marks:]
+        self.own_square = 0.0
 
     def index(self) -> int:
         """Return the number of the piece in this backward pass, from 0."""
@@ -109,8 +112,8 @@ class ParameterRun:
         """Overwrite the flat gradients."""
         self._numbers.copy_(buffer)
 
-    def fill(self) -> None:
-        """Write this worker's gradients."""
+    def fill(self, is_measured: bool) -> None:
+        """Write this worker's gradients, and on request their squared length."""
         own = [p.grad for p in self._parameters]
         there = [(view, grad) for view, grad in zip(self._views, own, strict=True) if grad is not None]
         if any(grad.layout is not torch.strided for _, grad in there):
@@ -119,7 +122,8 @@ class ParameterRun:
             self.flat.zero_()
         if there:
             torch._foreach_copy_([view for view, _ in there], [grad for _, grad in there])
-        self._marks.copy_(torch.tensor([grad is not None for grad in own]))
+        length = squared_length(self._numbers) if is_measured else 0.0
+        self._marks.copy_(torch.tensor([*(grad is not None for grad in own), length]))
 
     def exchange(self, exchange: GradientExchange, levels: Sequence[int], hook: CommunicationHook | None) -> None:
         """Exchange what is written, with the other workers, or write zeros; in the thread of transfers.
@@ -137,7 +141,8 @@ class ParameterRun:
 
     def give_back(self) -> None:
         """Make what was exchanged the gradients; where nobody has a gradient there is none."""
-        marks = self._marks.tolist()
+        *marks, own_square = self._marks.tolist()
+        self.own_square = own_square.real
         if any(mark != mark for mark in marks):
             raise RunFailedError("the backward pass failed in another process, so gradients are not averaged")
         copied: list[tuple[Tensor, Tensor]] = []
@@ -183,7 +188,7 @@ class GradientAverage:
     `runs`: runs of parameters from the output to the input. `agree`: called first in the thread of transfers; returns
     the ranks that have no batch left, which count as if their level were 0. Raises where the processes do not do the
     same, and nothing is sent. `turn`: what the exchange of each run waits for. `hook`: what exchanges gradients in
-    place of the exchange; None for none.
+    place of the exchange; None for none. `is_measured`: whether the lengths of gradients are exchanged as well.
     """
 
     def __init__(
@@ -195,9 +200,11 @@ class GradientAverage:
         agree: Callable[[], frozenset[int]],
         turn: Turn = lambda bucket, is_first, is_last: nullcontext(),
         hook: CommunicationHook | None = None,
+        is_measured: bool = False,
     ) -> None:
         self._runs, self._exchange, self._levels, self._level = runs, exchange, levels, level
         self._agree, self._turn, self._hook = agree, turn, hook
+        self._is_measured = is_measured
         # Of buckets that its backward pass does not reach, this worker only receives: it waits for no gradient of them.
         self._missing: list[set[Tensor]] = [
             set(run.parameters()) if run.bucket <= self._level else set() for run in runs
@@ -270,7 +277,8 @@ class GradientAverage:
         at = len(self._sent)
         run = self._runs[at]
         if run.bucket <= self._level:
-            run.flat.fill_(torch.nan) if self._has_failed else run.fill()  # others learn that gradients never come
+            # Others learn by it that gradients never come.
+            run.flat.fill_(torch.nan) if self._has_failed else run.fill(self._is_measured)
         elif not contributors(self._levels, run.bucket):
             run.flat.zero_()
         self._sent.append(send(partial(self._transfer, at), run.stream))

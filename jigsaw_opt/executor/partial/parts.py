@@ -285,14 +285,19 @@ class Description:
             )
             for level in self.levels
         ]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join(cell.ljust(width) if at == 1 else cell.rjust(width) for at, (cell, width) in enumerate(pairs))
-            for pairs in (zip(row, widths, strict=True) for row in rows)
-        ]
+        lines = aligned(rows, left=1)
         if self.unused:
             lines.append(f"the first pass did not use {self.unused:,} of these parameters: they are in the last level")
         return "\n".join(lines)
+
+
+def aligned(rows: Sequence[Sequence[str]], left: int = -1) -> list[str]:
+    """Return the lines of a table; cells stand at the right, those of the column `left` at the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) if at == left else cell.rjust(width) for at, (cell, width) in enumerate(pairs))
+        for pairs in (zip(row, widths, strict=True) for row in rows)
+    ]
 
 
 def describe(parts: ModelParts) -> Description:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import groupby
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
@@ -29,22 +31,25 @@ from jigsaw_opt.executor.partial.averaging import (
     without,
 )
 from jigsaw_opt.executor.partial.forward_order import ForwardOrder
+from jigsaw_opt.executor.partial.noise import GradientNoise
 from jigsaw_opt.executor.partial.parts import ModelParts, split, split_alike
 from jigsaw_opt.executor.partial.passes import BackwardPass
 from jigsaw_opt.executor.partial.transfers import next_number, own_group, send
 from jigsaw_opt.executor.partial.turns import Turns
+from jigsaw_opt.problem.costs import contributors
 
 
 class Workers:
     """All workers of a model, as one of them sees them.
 
     `group`: their processes; None for the default group, or for a worker alone. `broadcast_buffers`: whether all get
-    the buffers of the first one after each backward pass. `rank, count`: place of this worker among all, from 0, and
-    how many there are. `hook`: what exchanges gradients in place of the exchange.
+    the buffers of the first one after each backward pass. `noise`: what is told of gradients in each iteration.
+    `rank, count`: place of this worker among all, from 0, and how many there are. `hook`: what exchanges gradients in
+    place of the exchange.
     """
 
-    def __init__(self, group: dist.ProcessGroup | None, broadcast_buffers: bool) -> None:
-        self.group, self._broadcast_buffers = group, broadcast_buffers
+    def __init__(self, group: dist.ProcessGroup | None, broadcast_buffers: bool, noise: GradientNoise) -> None:
+        self.group, self._broadcast_buffers, self.noise = group, broadcast_buffers, noise
         self.rank, self.count = place_in(group)
         self.hook: CommunicationHook | None = None
         self._number = 1
@@ -52,6 +57,7 @@ class Workers:
         self._ended: frozenset[int] = frozenset()
         self._runs: list[ParameterRun] = []
         self._facts: dict[str, str] = {}
+        self._buckets: dict[int, list[nn.Parameter]] = {}
 
     def begin_alike(self, module: nn.Module) -> None:
         """Give all workers the parameters and buffers of the first one; raise `UsageError` if shapes differ."""
@@ -78,9 +84,19 @@ class Workers:
 
     def train(self, module: nn.Module, parts: ModelParts) -> None:
         """Take account of which parameters of the module are trained now, and of their types and devices."""
+        self.noise.forget_earlier()
         if self.count > 1:
             self._runs = runs_of(parts.buckets)
-            self._facts = {"broadcast_buffers": str(self._broadcast_buffers)} | model_facts(module)
+            self._facts = {
+                "broadcast_buffers": str(self._broadcast_buffers),
+                "efficiency_every": str(self.noise.every),
+                **model_facts(module),
+            }
+            return
+        self._buckets.clear()
+        for parameter, bucket in parts.buckets.items():
+            if parameter.requires_grad:
+                self._buckets.setdefault(bucket, []).append(parameter)
 
     def compare(self, module: nn.Module, iteration: int) -> None:
         """Raise `RunFailedError` if parameters differ; not within `join`, where some may take no part."""
@@ -103,19 +119,37 @@ class Workers:
             forward.levels[self.rank],
             partial(self._agree, facts, forward.iteration),
             hook=self.hook,
+            is_measured=self.noise.is_due(forward.iteration),
             **turn,
         )
 
     def finish(self, module: nn.Module, running: BackwardPass) -> None:
         """Wait for the averages of a backward pass, and send buffers after them."""
+        forward = running.forward
+        is_measured = self.noise.is_due(forward.iteration)
         if running.average is None:
+            if is_measured and running.reached and forward.synchronise:
+                self._observe_alone(forward.levels[0])
             return
         running.average.finish()
         self._ended = running.average.ended
+        if is_measured:
+            left = without(forward.levels, self._ended)
+            for bucket, group in groupby(self._runs, lambda run: run.bucket):
+                runs = list(group)
+                own_square = sum(run.own_square for run in runs)
+                self.noise.observe(bucket, contributors(left, bucket), own_square, [run.buffer() for run in runs])
         if self._broadcast_buffers:
-            left = without(running.forward.levels, self._ended)
+            left = without(forward.levels, self._ended)
             source = left.index(max(left)) if self._ended else 0
             send(partial(self._share, list(module.buffers()), source), self._runs[0].stream).result()
+
+    def _observe_alone(self, level: int) -> None:
+        """Tell of the gradients of the only worker; one that is missing counts as 0."""
+        for bucket, parameters in self._buckets.items():
+            if bucket <= level:
+                own = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+                self.noise.observe(bucket, 1, 0.0, own)
 
     @contextmanager
     def joined(self, is_early_end_raised: bool) -> Iterator[None]:
@@ -195,7 +229,7 @@ class Workers:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy gets: its parameters are others, so it knows of no runs."""
-        return self.__dict__ | {"_runs": [], "_facts": {}}
+        return self.__dict__ | {"_runs": [], "_facts": {}, "_buckets": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Be what was copied, among the processes that are here."""

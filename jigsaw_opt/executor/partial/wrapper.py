@@ -26,6 +26,7 @@ from jigsaw_opt.executor.partial.agreement import require_outermost, require_tra
 from jigsaw_opt.executor.partial.forward_order import is_raised, observe
 from jigsaw_opt.executor.partial.level_rules import LevelRule, Levels, level_rule, require_picklable
 from jigsaw_opt.executor.partial.module_wrapper import ModuleWrapper, WeakCall, sharing
+from jigsaw_opt.executor.partial.noise import GradientNoise, NoiseEstimate
 from jigsaw_opt.executor.partial.outputs import tensors
 from jigsaw_opt.executor.partial.parts import (
     Description,
@@ -71,6 +72,9 @@ class PartialBackprop(ModuleWrapper):
         Whether all processes get the buffers of the first one in each iteration.
     debug
         0, or after how many iterations, again and again, the parameters of all processes are compared.
+    efficiency_every
+        0, or after how many iterations, again and again, the noise of the gradients of two iterations is measured, for
+        `efficiency`.
     process_group
         The group of those who train; None for the default group.
 
@@ -96,10 +100,11 @@ class PartialBackprop(ModuleWrapper):
         seed: int = 0,
         broadcast_buffers: bool = True,
         debug: int = 0,
+        efficiency_every: int = 0,
         process_group: dist.ProcessGroup | None = None,
     ) -> None:
         super().__init__(module)
-        if not are_cuts(cuts) or debug < 0:
+        if not are_cuts(cuts) or min(debug, efficiency_every) < 0:
             raise UsageError(
                 "cuts are a list of names or a number, and numbers are at least 0", code="wrong-type", path="cuts"
             )
@@ -107,8 +112,8 @@ class PartialBackprop(ModuleWrapper):
             require_modules(module, cuts)
         self.iteration = 0
         self._cuts, self._debug, self._synchronise = cuts, debug, True
-        self._peers = Workers(process_group, broadcast_buffers)
         depth = (cuts if isinstance(cuts, int) else len(cuts)) + 1
+        self._peers = Workers(process_group, broadcast_buffers, GradientNoise(depth, efficiency_every))
         require_trainable(module, PartialBackprop, is_partial=depth > 1 and levels != "full")
         self._levels, self._schedule = levels, (depth, warm_up, granularity, seed)
         self._rule: LevelRule = self._of_levels()
@@ -211,6 +216,18 @@ class PartialBackprop(ModuleWrapper):
                 "the parts are known after the first forward pass, or after prepare(inputs)", code="wrong-order"
             )
         return describe(self._parts)
+
+    def efficiency(self) -> NoiseEstimate:
+        """Return how noisy gradients have been of late, and so how far an iteration gets at any levels.
+
+        Raises
+        ------
+        UsageError
+            Nothing is measured, for ``efficiency_every`` is 0.
+        """
+        if not self._peers.noise.every:
+            raise UsageError("nothing is measured: give efficiency_every", code="wrong-order", path="efficiency_every")
+        return self._peers.noise.estimate()
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:

@@ -1,0 +1,186 @@
+"""How noisy the gradients of each bucket are, and how far an iteration with fewer contributors gets.
+
+With own gradients ``g_k`` of ``c`` contributors and their mean ``m``, the trace of the covariance of one worker's
+gradient is estimated without bias by ``(mean |g_k|^2 - |m|^2) c / (c - 1)``, and the squared length of the true
+gradient by ``|m|^2 - trace / c`` (McCandlish et al. 2018, appendix A). Both are averaged over iterations before they
+are divided (Qiao et al. 2021).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, isfinite, isnan, nan, sqrt
+
+import torch
+from torch import Tensor
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.executor.partial.parts import aligned
+from jigsaw_opt.problem.costs import contributors
+from jigsaw_opt.problem.efficiency import Efficiency
+
+KEEP = 0.99
+"""Weight of the estimates so far where a new one is added, so that about the last 100 count."""
+_TOTAL = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class BucketNoise:
+    """The gradient noise of a bucket.
+
+    `bucket`: its number, from 1 at the output. `noise_scale`: variance of one worker's gradient, summed over its
+    numbers, over the squared length of the true gradient: with so many workers, half of the squared length of their
+    mean is noise. ``inf`` where that length cannot be told from 0, and ``nan`` where nothing is known. `error`: its
+    standard error. `weight`: squared length of the true gradient, the bucket's part in the decrease of the loss by
+    steps of SGD. `estimates`: number of estimates that were averaged.
+    """
+
+    bucket: int
+    noise_scale: float
+    error: float
+    weight: float
+    estimates: int
+
+    def progress(self, count: int, workers: int) -> float:
+        """Return the progress by a mean over `count` contributors, beside one over all `workers`, from 0 to 1."""
+        if not count or self.noise_scale == inf:
+            return count / workers
+        return count * (workers + self.noise_scale) / (workers * (count + self.noise_scale))
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseEstimate:
+    """The gradient noise of a model; as text it is a table.
+
+    `buckets`: the noise of each bucket, from bucket 1.
+    """
+
+    buckets: tuple[BucketNoise, ...]
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether there is an estimate for each bucket, and a gradient above the noise in one of them."""
+        return not any(isnan(own.noise_scale) for own in self.buckets) and any(own.weight for own in self.buckets)
+
+    def progress(self, levels: Sequence[int]) -> float:
+        """Return how far an iteration with these levels gets, beside one at full depth, from 0 to 1.
+
+        It is the mean over the buckets by their weights, where each number of contributors has the best rate for it
+        (McCandlish et al. 2018, equation 2.10). There may be other numbers of workers than in the training. Raises
+        `UsageError` if some bucket has no estimate yet, or no gradient exceeds its noise.
+        """
+        self._require_known()
+        gained = (own.weight * own.progress(contributors(levels, own.bucket), len(levels)) for own in self.buckets)
+        return sum(gained) / sum(own.weight for own in self.buckets)
+
+    def rounded(self) -> Efficiency:
+        """Return what a model of an instance says of it, in whole numbers; raise `UsageError` as `progress`."""
+        self._require_known()
+        total = sum(own.weight for own in self.buckets)
+        weights = tuple(round(_TOTAL * own.weight / total) for own in self.buckets)
+        # A noise scale that is not finite has weight 0, so the number for it is of no importance.
+        scales = (own.noise_scale if isfinite(own.noise_scale) else _TOTAL for own in self.buckets)
+        return Efficiency(tuple(round(1000 * min(scale, _TOTAL)) for scale in scales), weights)
+
+    def _require_known(self) -> None:
+        if not self.is_known:
+            unknown = [str(own.bucket) for own in self.buckets if isnan(own.noise_scale)]
+            where = f"buckets {', '.join(unknown)} have no estimate yet" if unknown else "no gradient exceeds its noise"
+            raise UsageError(f"the gradient noise is not known: {where}", code="wrong-order", path="efficiency")
+
+    def __str__(self) -> str:
+        total = sum(own.weight for own in self.buckets if own.weight > 0) or 1.0
+        rows = [("bucket", "noise scale", "error", "weight", "estimates")]
+        for own in self.buckets:
+            share = "?" if isnan(own.noise_scale) else f"{own.weight / total:.1%}"
+            scale = "?" if isnan(own.noise_scale) else f"{own.noise_scale:.3g}"
+            error = f"{own.error:.2g}" if isfinite(own.error) else "?"
+            rows.append((str(own.bucket), scale, error, share, str(own.estimates)))
+        return "\n".join(aligned(rows))
+
+
+class _Moments:
+    """Weighted means of two estimates, of trace and squared length, and of their products."""
+
+    def __init__(self, keep: float) -> None:
+        self.count, self._keep, self._weight, self._weight_of_squares = 0, keep, 0.0, 0.0
+        self._sums = [0.0] * 5
+
+    def add(self, trace: float, square: float) -> None:
+        if not isfinite(trace + square):  # as where a scaler of the loss has gone too far
+            return
+        new = (trace, square, trace * trace, trace * square, square * square)
+        self.count += 1
+        self._weight = self._keep * self._weight + 1
+        self._weight_of_squares = self._keep**2 * self._weight_of_squares + 1
+        self._sums = [self._keep * known + value for known, value in zip(self._sums, new, strict=True)]
+
+    def noise(self, bucket: int) -> BucketNoise:
+        """Return the ratio of the means, with the standard error of a ratio."""
+        if not self.count:
+            return BucketNoise(bucket, nan, nan, 0.0, 0)
+        trace, square, trace_trace, trace_square, square_square = (value / self._weight for value in self._sums)
+        if square <= 0:
+            return BucketNoise(bucket, inf, inf, 0.0, self.count)
+        scale = max(0.0, trace / square)
+        spread = max(0.0, trace_trace - 2 * scale * trace_square + scale**2 * square_square)
+        effective = self._weight**2 / self._weight_of_squares
+        error = sqrt(spread / (effective - 1)) / square if effective > 1.5 else inf
+        return BucketNoise(bucket, scale, error, square, self.count)
+
+
+class GradientNoise:
+    """The estimate of gradient noise that a training keeps.
+
+    `every`: after how many iterations, again and again, two of them are looked at; 0 for never. `keep`: weight of the
+    estimates so far where a new one is added.
+    """
+
+    def __init__(self, depth: int, every: int = 1, keep: float = KEEP) -> None:
+        self.every = every
+        self._moments = [_Moments(keep) for _ in range(depth)]
+        self._earlier: dict[int, tuple[float, list[Tensor]]] = {}
+
+    def is_due(self, iteration: int) -> bool:
+        """Return whether an iteration is looked at: two in a row, for a lone contributor is compared with its next."""
+        return bool(self.every) and iteration % self.every < 2
+
+    def forget_earlier(self) -> None:
+        """Forget gradients that wait for those of the next iteration, for parameters are others now."""
+        self._earlier.clear()
+
+    def observe(self, bucket: int, count: int, own_square: float, mean: Sequence[Tensor]) -> None:
+        """Take account of the gradients of a bucket in an iteration.
+
+        `count`: number of contributors. `own_square`: the mean of their squared lengths; not used of one alone. `mean`:
+        their mean gradient, in pieces.
+        """
+        square = sum(map(squared_length, mean))
+        moments = self._moments[bucket - 1]
+        if count > 1:
+            trace = (own_square - square) * count / (count - 1)
+            moments.add(trace, square - trace / count)
+        elif count and (earlier := self._earlier.pop(bucket, None)) is not None:
+            # Two iterations in a row are two samples of about the same gradient, whose product is its squared length.
+            both = sum(_product(own, other) for own, other in zip(mean, earlier[1], strict=True))
+            moments.add((square + earlier[0]) / 2 - both, both)
+        elif count:
+            self._earlier[bucket] = square, [piece.detach().clone() for piece in mean]
+
+    def estimate(self) -> NoiseEstimate:
+        """Return what is known now."""
+        return NoiseEstimate(tuple(own.noise(bucket) for bucket, own in enumerate(self._moments, 1)))
+
+
+def squared_length(gradient: Tensor) -> float:
+    """Return the squared length of a gradient; not a number for half precision, whose squares it cannot hold."""
+    return nan if gradient.dtype is torch.float16 else _product(gradient, gradient)
+
+
+def _product(own: Tensor, other: Tensor) -> float:
+    if own.is_complex():
+        own, other = torch.view_as_real(own), torch.view_as_real(other)
+    if own.dtype is torch.bfloat16:  # its sums are rounded too much
+        own, other = own.float(), other.float()
+    return float(torch.dot(own.reshape(-1), other.reshape(-1)))
