@@ -14,8 +14,8 @@ from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem import FreeDepth, Instance, JobPlan, Phase, Plan, Routes, TaskGraphJob, TaskGraphJobPlan
 
-PER_PERIOD = {"levels", "coverage", "mean-depth"}
-ELSEWHERE = {"objective", "bound", "memory", "mean-depth", "balance"}
+PER_PERIOD = {"levels", "coverage", "mean-depth", "progress"}
+ELSEWHERE = {"objective", "bound", "memory", "mean-depth", "progress", "balance"}
 AnyJobPlan = JobPlan | TaskGraphJobPlan
 
 

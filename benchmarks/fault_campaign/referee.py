@@ -176,7 +176,7 @@ def _job(instance: Json, given: Json, job: Json, period: int | None) -> Iterator
     tables = [segment[way] for segment in model["segments"] for way in ("forward_us", "backward_us")]
     if any(home["gpu_type"] not in table for home in homes for table in tables):
         yield "placement: type"
-    yield from _depths(given, _levels(model), job["iterations"])
+    yield from _depths(given, model, job["iterations"])
     rate, latency, _ = channel_of(instance, given, homes)
     if rate is None:
         yield "placement: no route"
@@ -184,9 +184,9 @@ def _job(instance: Json, given: Json, job: Json, period: int | None) -> Iterator
     yield from _timing(given, model, job, homes, (rate, latency), period)
 
 
-def _depths(given: Json, levels: Sequence[int], iterations: Sequence[Json]) -> Iterator[str]:
-    """Levels by the depth rule (specification: levels, coverage, mean-depth, balance)."""
-    rule, workers, depth = given.get("depth", {"rule": "full"}), given["workers"], len(levels)
+def _depths(given: Json, model: Json, iterations: Sequence[Json]) -> Iterator[str]:
+    """Levels by the depth rule (specification: levels, coverage, mean-depth, progress, balance)."""
+    rule, workers, depth = given.get("depth", {"rule": "full"}), given["workers"], len(_levels(model))
     rows = [[block["level"] for block in iteration["blocks"]] for iteration in iterations]
     if any(not 1 <= level <= depth for row in rows for level in row):
         yield "levels: no such level"
@@ -198,12 +198,26 @@ def _depths(given: Json, levels: Sequence[int], iterations: Sequence[Json]) -> I
     least = min(rule.get("min_contributors", 1), workers)
     if any(sum(level >= b for level in row) < least for row in rows for b in range(1, depth + 1)):
         yield "coverage"
-    mean = Fraction(rule["mean_depth"]) if "mean_depth" in rule else Fraction(workers + 1, 2 * workers)
+    default = 0 if "min_progress" in rule else Fraction(workers + 1, 2 * workers)
+    mean = Fraction(rule.get("mean_depth", default))
     if sum(map(sum, rows)) < mean * depth * workers * len(rows):
         yield "mean-depth"
+    if "min_progress" in rule:
+        worth = sum(_progress(model["efficiency"], row) for row in rows)
+        if worth < Fraction(rule["min_progress"]) * 10**6 * sum(model["efficiency"]["weight"]) * len(rows):
+            yield "progress"
     totals = [sum(column) for column in zip(*rows)]
     if "balance" in rule and max(totals) - min(totals) > rule["balance"]:
         yield "balance"
+
+
+def _progress(efficiency: Json, row: Sequence[int]) -> int:
+    """What an iteration is worth, in millionths of the sum of the weights (specification: efficiency)."""
+    total, workers = 0, len(row)
+    for b, (noise, weight) in enumerate(zip(efficiency["noise_scale"], efficiency["weight"]), 1):
+        c = len([level for level in row if level >= b])
+        total += weight * (10**6 * c * (1000 * workers + noise) // (workers * (1000 * c + noise)) if c else 0)
+    return total
 
 
 def _timing(

@@ -1,7 +1,8 @@
-"""Levels exist and obey the job's depth rule (specification: levels, coverage, mean-depth, balance)."""
+"""Levels exist and obey the job's depth rule (specification: levels, coverage, mean-depth, progress, balance)."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
@@ -33,6 +34,7 @@ def depth(job: CheckedJob) -> Iterator[Violation]:
         yield from _plugin(job, rule, table)
     if isinstance(rule, FreeDepth):
         yield from _mean_depth(job, rule, sum(map(sum, table)))
+        yield from _progress(job, rule, table)
 
 
 def balance(parts: Sequence[tuple[int, CheckedJob]]) -> Iterator[Violation]:
@@ -99,8 +101,26 @@ def _coverage(job: CheckedJob, least: int, levels: tuple[int, ...], path: str) -
 def _mean_depth(job: CheckedJob, rule: FreeDepth, total: int) -> Iterator[Violation]:
     workers = job.job.workers
     # A float could be a little off, and ask for a level more or less.
-    share = Fraction(workers + 1, 2 * workers) if rule.mean_depth is None else Fraction(rule.mean_depth)
+    default = Fraction(workers + 1, 2 * workers) if rule.min_progress is None else Fraction(0)
+    share = default if rule.mean_depth is None else Fraction(rule.mean_depth)
     needed = share * job.terms.depth * workers * job.job.iterations
     if total < needed:
         message = f"the levels add up to {total}, but mean depth {share} asks for {needed}"
         yield Violation("mean-depth", job.path, message)
+
+
+def _progress(job: CheckedJob, rule: FreeDepth, table: list[tuple[int, ...]]) -> Iterator[Violation]:
+    """Check the sum of the progress of all iterations, in millionths (specification: efficiency, progress)."""
+    if rule.min_progress is None or job.terms.efficiency is None:
+        return
+    workers, made = job.job.workers, 0
+    scales, weights = job.terms.efficiency
+    for bucket, (noise, weight) in enumerate(zip(scales, weights, strict=True), 1):
+        for levels, times in Counter(table).items():
+            count = sum(level >= bucket for level in levels)
+            share = Fraction(count * (1000 * workers + noise), workers * (1000 * count + noise)) if count else 0
+            made += times * weight * int(10**6 * share)
+    needed = Fraction(rule.min_progress) * 10**6 * sum(weights) * job.job.iterations
+    if made < needed:
+        message = f"the progress adds up to {made} millionths, but the share {rule.min_progress} asks for {needed}"
+        yield Violation("progress", job.path, message)

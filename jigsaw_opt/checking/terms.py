@@ -18,7 +18,7 @@ class ModelTerms:
     `durations`: ``duration(d, t)`` in microseconds by GPU type and level (index ``d - 1``); only types that may run it.
     `bucket_bytes`: ``P_b`` by bucket (index ``b - 1``). `state_bytes`: ``state_factor`` times the bytes of all
     parameters. `activation_bytes`: ``activations(d)`` by level (index ``d - 1``). `power_w`: watts that a GPU draws
-    during a block, by GPU type; 0 where there is none.
+    during a block, by GPU type; 0 where there is none. `efficiency`: noise scale and weight by bucket, where known.
     """
 
     depth: int
@@ -27,6 +27,7 @@ class ModelTerms:
     state_bytes: int
     activation_bytes: tuple[int, ...]
     power_w: Mapping[str, int]
+    efficiency: tuple[tuple[int, ...], tuple[int, ...]] | None
 
 
 def model_terms(model: Model) -> ModelTerms:
@@ -47,6 +48,7 @@ def model_terms(model: Model) -> ModelTerms:
         state_bytes=model.state_factor * sum(s.parameter_bytes for s in segments),
         activation_bytes=_activations(segments, splits),
         power_w=model.power_w or {},
+        efficiency=None if model.efficiency is None else (model.efficiency.noise_scale, model.efficiency.weight),
     )
 
 

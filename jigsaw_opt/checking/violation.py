@@ -11,6 +11,7 @@ Rule = Literal[
     "levels",
     "coverage",
     "mean-depth",
+    "progress",
     "balance",
     "duration",
     "readiness",

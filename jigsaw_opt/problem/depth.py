@@ -124,27 +124,32 @@ class StaircaseDepth(Depth):
 
 @dataclass(frozen=True, slots=True)
 class FreeDepth(Depth):
-    """Any levels that keep gradient coverage, mean depth and balance.
+    """Any levels that keep gradient coverage, mean depth, balance and progress.
 
     Parameters
     ----------
     min_contributors
         Least number of workers that reach each bucket in each iteration.
     mean_depth
-        The least mean level as a share of D, as given: an integer, ``"3/5"``, or None for ``(w+1)/(2w)``.
+        The least mean level as a share of D, as given: an integer, ``"3/5"``, or None for ``(w+1)/(2w)``, with
+        `min_progress` for 0.
     balance
         Largest difference between the level totals of two workers; None for no limit.
+    min_progress
+        The least progress of all iterations as a share of that at full depth, as given like `mean_depth`; None for no
+        limit (specification: progress).
     """
 
     rule: ClassVar[str] = "free"
     min_contributors: int = 1
     mean_depth: int | str | None = None
     balance: int | None = None
+    min_progress: int | str | None = None
 
     def mean(self, workers: int) -> Fraction:
         """Return the least mean depth of a job of `workers` workers as an exact fraction."""
         if self.mean_depth is None:
-            return Fraction(workers + 1, 2 * workers)
+            return Fraction(workers + 1, 2 * workers) if self.min_progress is None else Fraction(0)
         return Fraction(self.mean_depth)
 
     def limits(self, workers: int, deepest: int, iterations: int) -> LevelRule:

@@ -14,6 +14,7 @@ from jigsaw_opt.documents import decode_plan, encode_plan, instance_sha256
 from jigsaw_opt.problem import (
     Cluster,
     Edge,
+    Efficiency,
     FreeDepth,
     Instance,
     Job,
@@ -211,6 +212,22 @@ def test_balance_is_counted_over_the_whole_plan() -> None:
             phase(19 * repeats, 19, 4 - repeats, plan_of("free", ["x/0", "y/0"], [other])),
         ]
         tree = {"instance_sha256": instance_sha256(instance), "objective": 76, "bound": 0, G: [{"phases": phases}]}
+        plan = decoded(document() | tree)
+        assert rules(plan, instance) == broken and accepts(instance, plan) == (not broken)
+
+
+def test_progress_is_kept_in_every_period() -> None:
+    """A period at full depth does not make up for one at lower levels, in which bucket 2 makes 0.6."""
+    net = replace(INSTANCE.models["net"], efficiency=Efficiency((0, 4000), (0, 1)))
+    whole = iteration([(2, 0, 12), (2, 0, 12)], [(6, 13), (13, 25)])
+    for share, broken in (("6/10", set()), ("7/10", {"progress"})):
+        job = Job("free", "net", 2, 4, depth=FreeDepth(min_progress=share))
+        instance = replace(INSTANCE, models={**INSTANCE.models, "net": net}, jobs=(job,))
+        phases = [
+            phase(0, 19, 1, plan_of("free", ["x/0", "y/0"], [STEP])),
+            phase(19, 25, 3, plan_of("free", ["x/0", "y/0"], [whole])),
+        ]
+        tree = {"instance_sha256": instance_sha256(instance), "objective": 94, "bound": 0, G: [{"phases": phases}]}
         plan = decoded(document() | tree)
         assert rules(plan, instance) == broken and accepts(instance, plan) == (not broken)
 

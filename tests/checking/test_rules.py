@@ -7,12 +7,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from fault_campaign.referee import verdict
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.documents import decode_plan, encode_plan, instance_sha256
+from jigsaw_opt.documents import decode_plan, encode_instance, encode_plan, instance_sha256
 from jigsaw_opt.problem import (
     Block,
     Cluster,
+    Efficiency,
     FreeDepth,
     Instance,
     Iteration,
@@ -200,6 +202,20 @@ def with_memory(instance: Instance, plan: Plan, size: int) -> tuple[Instance, Pl
     servers = tuple(replace(server, gpu_memory=size) for server in instance.cluster.servers)
     tight = replace(instance, cluster=replace(instance.cluster, servers=servers))
     return tight, replace(plan, instance_sha256=instance_sha256(tight))
+
+
+def test_progress_counts_over_all_iterations() -> None:
+    """Both referees agree with the checker on limits at, below and above what an iteration is worth."""
+    deep, shallow = Efficiency((0, 4000), (1, 1)), iteration([(2, 0, 12), (1, 0, 12)], [(6, 11), (12, 22)])
+    # Of two workers one contributes to bucket 2: 1 * (2 + 4) / (2 * (1 + 4)) = 0.6, so the iteration makes 0.8.
+    whole = iteration([(2, 22, 34), (2, 22, 34)], [(28, 33), (34, 44)])
+    for share, broken in (("8/10", set()), ("9/10", set()), ("900001/1000000", {"progress"}), (2, {"progress"})):
+        rule = FreeDepth(min_progress=share)
+        instance = Instance("p", CLUSTER, {"m": replace(MODEL, efficiency=deep)}, (Job("j", "m", 2, 2, depth=rule),))
+        plan = finished(instance, (JobPlan("j", ("a/0", "a/1"), (shallow, whole)),), 44)
+        assert rules(instance, plan) == broken
+        found = verdict(json.loads(encode_instance(instance)), json.loads(encode_plan(plan)))
+        assert found == "".join(broken)
 
 
 def test_a_job_is_present_up_to_its_end_and_no_longer() -> None:

@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 from jigsaw_opt.problem import (
     Block,
+    Efficiency,
     FreeDepth,
     FullDepth,
     Instance,
     Iteration,
     Job,
     JobPlan,
+    Model,
     Plan,
     StaircaseDepth,
     Transfer,
@@ -36,7 +38,13 @@ executors: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {"zoo": texts, "arguments": st.dictionaries(texts, arguments), "batch_size": positives}
 )
 means = st.none() | counts | st.sampled_from(["3/5", "0/1", "007/08"])
-depths = st.just(FullDepth()) | st.just(StaircaseDepth()) | st.builds(FreeDepth, positives, means, st.none() | counts)
+limits = st.tuples(positives, means, st.none() | counts, means)
+depths = st.just(FullDepth()) | st.just(StaircaseDepth()) | limits.map(lambda limits: FreeDepth(*limits))
+
+
+def _efficiency(model: Model, noise: list[int]) -> Efficiency:
+    scales = tuple(noise[k % len(noise)] for k in range(model.depth))
+    return Efficiency(scales, (*scales[:-1], 1))
 
 
 @st.composite
@@ -46,7 +54,11 @@ def instances(draw: st.DrawFn) -> Instance:
     guaranteed = partial(with_guarantees, about=60)
     for vary in (with_route_policies, with_power_caps, with_licences, guaranteed):
         made = vary(made, random) if draw(st.booleans()) else made
-    models = {name: replace(model, executor=draw(st.none() | executors)) for name, model in made.models.items()}
+    executor, noise = st.none() | executors, st.lists(counts, min_size=4, max_size=4)
+    models = {
+        name: replace(model, executor=draw(executor), efficiency=_efficiency(model, draw(noise)))
+        for name, model in made.models.items()
+    }
     titles = draw(st.lists(names, min_size=len(made.jobs), max_size=len(made.jobs), unique=True))
     jobs = []
     for name, job in zip(titles, made.jobs, strict=True):

@@ -13,7 +13,7 @@ import pytest
 
 from jigsaw_opt.documents import InstanceBuilder, decode_instance, encode_instance, instance_sha256
 from jigsaw_opt.errors import InvalidInputError
-from jigsaw_opt.problem import Efficiency, Instance, Segment
+from jigsaw_opt.problem import Efficiency, FreeDepth, Instance, Segment
 from tests.refusals import refuses
 
 
@@ -49,6 +49,42 @@ def test_what_is_wrong_is_told(pair_path: Path, efficiency: dict[str, Any], path
 def test_a_part_checks_its_efficiency(pair: Instance) -> None:
     with pytest.raises(InvalidInputError, match="must have 2 items"):
         replace(pair.models["net"], efficiency=Efficiency((1,), (1,)))
+
+
+def limited(pair: Instance, share: int | str, efficiency: Efficiency | None) -> Instance:
+    """The pair of jobs, with a limit of the first one's progress."""
+    net = replace(pair.models["net"], efficiency=efficiency)
+    job = replace(pair.jobs[0], depth=FreeDepth(min_progress=share))
+    return replace(pair, models={**pair.models, "net": net}, jobs=(job, *pair.jobs[1:]))
+
+
+def test_a_limit_of_progress_is_written_only_if_given_and_as_given(pair: Instance) -> None:
+    assert b"min_progress" not in encode_instance(pair)
+    found = set()
+    for share in ("19/20", "019/20", 1, "1/1"):
+        instance = limited(pair, share, Efficiency((0, 4000), (1, 3)))
+        assert decode_instance(encode_instance(instance)) == instance
+        found.add(instance_sha256(instance))
+    assert len(found) == 4
+
+
+def test_a_limit_of_progress_asks_for_an_efficiency(pair: Instance, pair_path: Path) -> None:
+    with refuses("contradiction $.jobs[0].depth.min_progress"):
+        limited(pair, 1, None)
+    tree = json.loads(pair_path.read_bytes())
+    tree["jobs"][0]["depth"] = {"rule": "free", "min_progress": "1/2"}
+    with refuses("contradiction $.jobs[0].depth.min_progress"):
+        decode_instance(json.dumps(tree))
+    tree["models"]["net"]["efficiency"] = {"noise_scale": [1, 1], "weight": [1, 1]}
+    tree["jobs"][0]["depth"] = {"rule": "free", "min_progress": -1}
+    with refuses("out-of-range $.jobs[0].depth.min_progress"):
+        decode_instance(json.dumps(tree))
+
+
+def test_the_limit_takes_the_place_of_the_mean_depth() -> None:
+    assert FreeDepth().mean(2) == Fraction(3, 4)
+    assert FreeDepth(min_progress="1/2").mean(2) == 0
+    assert FreeDepth(min_progress="1/2", mean_depth="2/3").mean(2) == Fraction(2, 3)
 
 
 def test_a_builder_takes_both_forms() -> None:

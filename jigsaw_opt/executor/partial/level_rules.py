@@ -27,6 +27,8 @@ def level_rule(levels: Levels, depth: int, workers: int, warm_up: int, granulari
     if isinstance(levels, FreeDepth):
         if levels.balance is not None:
             raise not_together("balance", "levels that are drawn keep no balance: leave it out")
+        if levels.min_progress is not None:
+            raise unsupported("min_progress", "levels that are drawn keep no limit of progress: leave it out")
         fewest = min(levels.min_contributors, workers)
         own = {"rule": "free", "min_contributors": fewest, "mean_depth": levels.mean(workers)}
     elif levels in ("full", "staircase"):

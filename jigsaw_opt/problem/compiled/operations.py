@@ -17,12 +17,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import mul
 
-from jigsaw_opt.errors import TooLargeError, UsageError
+from jigsaw_opt.errors import TooLargeError, UsageError, unsupported
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel, Cluster, Routes
 from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph, compile_task_graph
 from jigsaw_opt.problem.costs import most_bytes, transfer_us
-from jigsaw_opt.problem.depth import DepthPlugin, LevelRule, naming
+from jigsaw_opt.problem.depth import DepthPlugin, FreeDepth, LevelRule, naming
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
@@ -293,6 +293,8 @@ class _ModelCompiler:
 
 
 def _rule(job: Job, deepest: int) -> LevelRule:
+    if isinstance(job.depth, FreeDepth) and job.depth.min_progress is not None:
+        raise unsupported("min_progress", f"job {job.name!r} limits its progress, which no solver keeps yet")
     with naming(job.depth):
         rule = job.depth.limits(job.workers, deepest, job.iterations)
     if isinstance(job.depth, DepthPlugin) and not rule.fits(job.workers, deepest):

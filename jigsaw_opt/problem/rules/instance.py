@@ -34,6 +34,7 @@ def check_instance(tree: Json, place: Place, report: Report) -> None:
             continue
         if "shape" not in job:
             _check_named(job.get("model"), tree.get("models"), "model", ((at, index), "model"), report)
+            _check_progress(job, models, ((at, index), "depth"), report)
         elif isinstance(job["shape"], dict):
             check_task_graph(job["shape"], ((at, index), "shape"), report)
         if "route_policy" in job:
@@ -49,6 +50,15 @@ def _check_named(name: Any, known: Any, what: str, place: Place, report: Report)
     """Report a name in a job that means nothing; `known` is no object where it is not known what names mean."""
     if isinstance(known, dict) and isinstance(name, str) and name and name not in known:
         report.add_misspelt(place, f"no {what} is called {quoted(name)}", name, known)
+
+
+def _check_progress(job: Json, models: Json, place: Place, report: Report) -> None:
+    """Report a limit of progress where the model does not say what iterations are worth (specification: progress)."""
+    name = job.get("model")
+    model = dict_at(models, name) if isinstance(name, str) else {}
+    if "min_progress" in dict_at(job, "depth") and model and "efficiency" not in model:
+        told = f"model {quoted(str(name))} does not say what iterations are worth"
+        report.add((place, "min_progress"), told, 'give the model an "efficiency"', code="contradiction")
 
 
 def _check_horizon(tree: Json, jobs: list[Any], place: Place, report: Report) -> None:
