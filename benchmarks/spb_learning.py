@@ -1,4 +1,4 @@
-"""Does SPB learn? Full depth against SPB on digits and text, by iterations and by GPU-time.
+"""Does SPB learn, and does it pay? Full depth against SPB at equal iterations and at equal GPU-time.
 
 Run it as ``python benchmarks/spb_learning.py -o out/spb``. All workers of a job take turns in one process with the
 arithmetic of real ones (`spb/emulation.py`). Rows are kept as soon as they are there: what was
@@ -16,32 +16,33 @@ from typing import Any
 from spb.design import COMPARISONS, Design
 from spb.picture import draw
 from spb.subjects import SUBJECTS, Subject
-from spb.summary import csv_table, curves, findings, markdown
+from spb.summary import csv_table, findings, markdown
 
 from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.task import InProcess, sweep
 
 PICTURED_WORKERS = 4
+SMALL = {"mlp": {}, "vgg": {"widths": (2, 4, 8)}, "gpt": {"layers": 2, "width": 16}}
+"""Arguments of the networks of a quick run."""
 
 
 def narrowed(subject: Subject, seeds: int | None, comparisons: Sequence[str] | None) -> Subject:
-    """The subject with another number of seeds and fewer comparisons, where they are given."""
+    """The subject with another number of seeds and other comparisons, where they are given."""
     return replace(subject, seeds=seeds or subject.seeds, comparisons=comparisons or subject.comparisons)
 
 
 def quick(subject: Subject) -> Design:
-    """The same steps with next to nothing to do."""
-    rates = {optimiser: rates[:2] for optimiser, rates in subject.rates.items()}
-    small = replace(subject, iterations=4, seeds=2, rates=rates, comparisons=("rotation", "free", "equal time"))
-    return Design(small, (2, 4), tuning_seeds=1, repeats=2)
+    """The same steps with next to nothing to do, in a small network that is not pre-trained."""
+    names = ("smaller batch", "rotation", "rotation, equal time", "free")
+    small = replace(subject, arguments={**subject.arguments, **SMALL[subject.zoo]}, pretrained=False, iterations=5)
+    return Design(replace(small, seeds=2, rates=subject.rates[:2], comparisons=names), (2, 4), repeats=2)
 
 
 def measure(design: Design, folder: Path, report: bool) -> dict[str, dict[str, Any]]:
     """All rows of the subject, those that are missing made now; or, with `report`, the rows that are there."""
     with Record(folder / f"{design.subject.name}.jsonl") as record:
-        if not report:
-            sweep(design.first(), InProcess(), record, _tell)
-            sweep(design.second(record.rows), InProcess(), record, _tell)
+        for stage in () if report else design.stages:
+            sweep(stage(record.rows), InProcess(), record, _tell)
         return record.rows
 
 
@@ -54,6 +55,7 @@ def arguments(given: Iterable[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, default=Path("out/spb"), help="folder of rows, tables, picture")
     parser.add_argument("--subjects", default=",".join(SUBJECTS), help="which, separated by commas")
+    parser.add_argument("--workers", type=int, nargs="+", default=(2, 4, 8), metavar="N", help="numbers of workers")
     parser.add_argument("--seeds", type=int, help="runs of each method, instead of the subject's own number")
     parser.add_argument("--comparisons", nargs="+", choices=COMPARISONS, metavar="NAME", help="only these")
     parser.add_argument("--report", action="store_true", help="run nothing, judge the rows that are there")
@@ -65,14 +67,12 @@ def main(given: Iterable[str] | None = None) -> None:
     asked = arguments(given)
     asked.output.mkdir(parents=True, exist_ok=True)
     subjects = [narrowed(SUBJECTS[name], asked.seeds, asked.comparisons) for name in asked.subjects.split(",")]
-    designs = [quick(subject) if asked.quick else Design(subject) for subject in subjects]
+    designs = [quick(subject) if asked.quick else Design(subject, asked.workers) for subject in subjects]
     measured = [(design, measure(design, asked.output, asked.report)) for design in designs]
     found = [finding for design, rows in measured for finding in findings(design, rows)]
-    points = [point for design, rows in measured for point in curves(design, rows)]
     (asked.output / "learning.csv").write_text(csv_table(found))
     (asked.output / "learning.md").write_text(markdown(found))
-    (asked.output / "curves.csv").write_text(csv_table(points))
-    draw(points, PICTURED_WORKERS, asked.output / "learning.png")
+    draw(found, PICTURED_WORKERS, asked.output / "learning.png")
     print(markdown(found))
 
 

@@ -1,49 +1,53 @@
-"""Draws how full depth and SPB learn, by iterations and by GPU-time."""
+"""Draws accuracy over GPU-time: full depth with fewer and all iterations as a line, every way as a point."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
+from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from spb.summary import Curve
+from spb.design import COMPARISONS
+from spb.summary import Finding
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-SHOWN = ("full", "rotation", "free", "half of the workers full", "warm-up, own rate, equal time")
-COLOURS = ("#000000", "#0072b2", "#e69f00", "#cc79a7", "#009e73")
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9")
 """Of the colours that colour-blind readers can tell apart (Okabe and Ito)."""
+MARKS = "osD^v"
 
 
-def draw(points: Sequence[Curve], workers: int, path: Path) -> None:
-    """Write a picture with a row a subject: accuracy by iterations at the left, by GPU-time at the right."""
+def draw(found: Sequence[Finding], workers: int, path: Path) -> None:
+    """Write a picture with a panel a subject; ways of other settings than the main one are left out.
+
+    A bar is the interval of the difference to the line at the same GPU-time, or, outside of the line, that of the
+    difference to full depth.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    chosen = [point for point in points if point.workers == workers and point.method in SHOWN]
-    subjects = list(dict.fromkeys(point.subject for point in chosen))
-    figure = Figure(figsize=(9, 2.6 * len(subjects)), layout="constrained")
+    shown = [f for f in found if f.workers == workers and _in_main_setting(f)]
+    subjects = list(dict.fromkeys(f.subject for f in shown))
+    ways = list(dict.fromkeys(f.way for f in shown if f.pays != "control"))
+    figure = Figure(figsize=(4.5 * max(1, len(subjects)), 4.2), layout="constrained")
     FigureCanvasAgg(figure)
-    panels = figure.subplots(len(subjects), 2, squeeze=False, sharey="row")
-    for subject, (left, right) in zip(subjects, panels, strict=True):
-        _fill(left, right, [point for point in chosen if point.subject == subject])
-        left.set_ylabel(f"{subject}\naccuracy on held-out data, %")
-    panels[-1][0].set_xlabel("iterations")
-    panels[-1][1].set_xlabel(f"GPU-time of {workers} workers, s")
-    handles, labels = panels[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=8)
+    for subject, panel in zip(subjects, figure.subplots(1, max(1, len(subjects)), squeeze=False)[0], strict=True):
+        own = [f for f in shown if f.subject == subject]
+        frontier = sorted((f.gpu_time, f.accuracy) for f in own if f.pays == "control")
+        panel.plot(*zip(*frontier, strict=True), color="#000000", marker=".", label="full, 60 to 100 % of iterations")
+        for finding in own:
+            if finding.pays != "control":
+                look = ways.index(finding.way)
+                half = finding.frontier_half if isfinite(finding.frontier_half) else finding.points_half
+                bar = [half if isfinite(half) else 0.0]
+                style = {"color": COLOURS[look % len(COLOURS)], "marker": MARKS[look % len(MARKS)], "capsize": 2}
+                panel.errorbar([finding.gpu_time], [finding.accuracy], bar, label=finding.way, linestyle="", **style)
+        panel.set_title(subject, fontsize=10)
+        panel.set_xlabel(f"GPU-time of {workers} workers, % of full depth")
+    figure.axes[0].set_ylabel("accuracy on held-out data, %")
+    handles = {label: mark for axes in figure.axes for mark, label in zip(*axes.get_legend_handles_labels())}
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=3, fontsize=8)
     figure.savefig(path, dpi=80)
 
 
-def _fill(left: Axes, right: Axes, points: Sequence[Curve]) -> None:
-    """The lines of one subject, with the interval over seeds as a band."""
-    for method, group in groupby(sorted(points, key=lambda p: SHOWN.index(p.method)), lambda p: p.method):
-        line = list(group)
-        mean, half = [p.accuracy for p in line], [p.half for p in line]
-        low, high = ([m + sign * h for m, h in zip(mean, half, strict=True)] for sign in (-1, 1))
-        colour = COLOURS[SHOWN.index(method)]
-        for panel, when in ((left, [p.iteration for p in line]), (right, [p.gpu_seconds for p in line])):
-            panel.plot(when, mean, color=colour, label=method, linewidth=1.2)
-            panel.fill_between(when, low, high, color=colour, alpha=0.12, linewidth=0)
+def _in_main_setting(finding: Finding) -> bool:
+    if finding.pays == "control":
+        return not finding.way.endswith(("sharded", "constant rate"))
+    return COMPARISONS[finding.way].decay and not COMPARISONS[finding.way].sharded

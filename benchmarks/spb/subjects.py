@@ -1,9 +1,10 @@
-"""What is learnt: networks of the zoo on data that ships with Python or scikit-learn, split anew for every seed."""
+"""What is learnt: networks of the zoo on the data of `data.py`, split anew for every seed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Literal
 
 import torch
@@ -11,43 +12,56 @@ from torch import Tensor
 
 from jigsaw_opt.executor.models.building import Replica, build_network
 from jigsaw_opt.executor.models.building import replica as replica_of
-from jigsaw_opt.executor.models.zoo.batches import digit_samples, topics_text
 from jigsaw_opt.executor.models.zoo.network import Batch, Network
+from spb.data import ALPHABETS, Samples, digit_split, letter_split, source_split
 
 Optimiser = Literal["sgd", "adam"]
 
-STRETCHES = 10
-"""The text is cut into so many; a seed holds out one of them."""
+PRETRAINING = 1200
+"""Iterations of pre-training, with batches of 64 at a rate that falls from 0.1 to 0."""
+MAIN = ("smaller batch", "rotation", "rotation, equal time", "half of the workers full", "warm-up")
 
 
 @dataclass(frozen=True)
 class Subject:
     """A network of the zoo, its data, and how it is trained.
 
-    `batch` is samples an iteration, of all workers together; of the optimisers of `rates` the first is the main one;
-    without `comparisons` there are all of `design.COMPARISONS`.
+    `batch` is samples an iteration, of all workers together; `rates` are those that are tried for full depth and for
+    every way alike; without `comparisons` there are all of `design.COMPARISONS`. With `pretrained`, all layers but the
+    last begin as they are after training on capitals.
     """
 
     name: str
     zoo: str
     arguments: Mapping[str, Any]
-    data: Literal["digits", "text"]
+    data: Literal["digits", "capitals", "small letters", "sources"]
     batch: int
     iterations: int
-    rates: Mapping[Optimiser, Sequence[float]]
-    seeds: int
-    comparisons: Sequence[str] = ()
+    optimiser: Optimiser
+    rates: Sequence[float]
+    seeds: int = 10
+    comparisons: Sequence[str] = MAIN
+    pretrained: bool = False
 
     @property
     def definition(self) -> str:
         """What a run depends on besides what `Run` says."""
-        return f"{self.zoo}{dict(self.arguments)} {self.data} batch={self.batch}"
+        return f"{self.zoo}{dict(self.arguments)} {self.data} pretrained={self.pretrained}"
 
     def network(self, seed: int) -> Network:
-        """The network with the initial parameters of `seed`."""
-        return build_network(self.zoo, self.arguments, seed=seed)
+        """The network with the initial parameters of `seed`; convolutions begin as in He et al. 2015, or they stall."""
+        network = build_network(self.zoo, self.arguments, seed=seed)
+        if self.zoo == "vgg":
+            draw = torch.Generator().manual_seed(seed)
+            for weights in (p for unit in network.units.values() for p in unit.parameters() if p.dim() > 1):
+                torch.nn.init.kaiming_normal_(weights, nonlinearity="relu", generator=draw)
+        if self.pretrained:
+            for name, state in pretrained_states().items():
+                network.units[name].load_state_dict(state)
+        return network
 
 
+CONVOLUTIONS = {"image": 16, "channels": 1, "stages": (1, 2, 2), "widths": (16, 32, 64), "dense": (64,)}
 SUBJECTS = {
     subject.name: subject
     for subject in (
@@ -58,57 +72,72 @@ SUBJECTS = {
             "digits",
             batch=64,
             iterations=1000,
-            rates={"sgd": (0.02, 0.05, 0.1, 0.2), "adam": (0.001, 0.003, 0.01)},
-            seeds=10,
+            optimiser="sgd",
+            rates=(0.05, 0.1, 0.2),
+            comparisons=(),
         ),
         Subject(
-            "text-gpt",
+            "letters-cnn",
+            "vgg",
+            {**CONVOLUTIONS, "classes": len(ALPHABETS["capitals"])},
+            "capitals",
+            batch=64,
+            iterations=600,
+            optimiser="sgd",
+            rates=(0.02, 0.05, 0.1),
+        ),
+        Subject(
+            "letters-tuned",
+            "vgg",
+            {**CONVOLUTIONS, "classes": len(ALPHABETS["small letters"])},
+            "small letters",
+            batch=64,
+            iterations=200,
+            optimiser="sgd",
+            rates=(0.01, 0.02, 0.05),
+            pretrained=True,
+        ),
+        Subject(
+            "sources-gpt",
             "gpt",
-            {"layers": 2, "width": 32, "heads": 2, "rows": 16, "positions": 16, "data": "text"},
-            "text",
-            batch=32,
-            iterations=800,
-            rates={"adam": (0.003, 0.006, 0.012)},
-            seeds=5,
-            comparisons=("rotation", "free", "half of the workers full", "warm-up, own rate, equal time"),
+            {"layers": 4, "width": 144, "heads": 4, "rows": 48, "positions": 48, "data": "text"},
+            "sources",
+            batch=16,
+            iterations=300,
+            optimiser="adam",
+            rates=(0.001, 0.002, 0.004),
         ),
     )
 }
 
 
-@dataclass(frozen=True)
-class Samples:
-    """Data of one seed; pieces of `training` are a fair or natural split, and no sample of it overlaps `held_out`."""
-
-    training: Tensor
-    take: Callable[[Tensor], Batch]
-    held_out: Batch
-
-
 def samples(subject: Subject, seed: int) -> Samples:
-    """Split of `seed`: a random third of the digits, or a tenth of the text in one piece, is held out."""
-    if subject.data == "text":
-        return _text_samples(int(subject.arguments["rows"]), seed)
-    inputs, targets = digit_samples()
-    order = torch.randperm(len(targets), generator=torch.Generator().manual_seed(seed))
-    held, training = order[: len(order) // 3], order[len(order) // 3 :]
-    return Samples(training, lambda chosen: (inputs[chosen], targets[chosen]), (inputs[held], targets[held]))
+    """The data of a subject as `seed` splits them."""
+    if subject.data == "digits":
+        return digit_split(seed)
+    if subject.data == "sources":
+        return source_split(int(subject.arguments["rows"]), seed)
+    return letter_split(subject.data, seed)
 
 
-def _text_samples(rows: int, seed: int) -> Samples:
-    whole = topics_text()
-    size = len(whole) // STRETCHES
-    low = seed % STRETCHES * size
-    high = low + size
-    starts = torch.arange(len(whole) - rows)
-
-    def take(chosen: Tensor) -> Batch:
-        tokens = whole[chosen[:, None] + torch.arange(rows + 1)]
-        return tokens[:, :-1], tokens[:, 1:]
-
-    # Every fourth row of the stretch is measure enough; all would take as long as the training.
-    held = torch.arange(low, high - rows, 4 * rows)
-    return Samples(starts[(starts + rows < low) | (starts >= high)], take, take(held))
+@cache
+def pretrained_states() -> Mapping[str, Mapping[str, Tensor]]:
+    """State of every unit but the last after pre-training on capitals of all fonts but five."""
+    subject = SUBJECTS["letters-cnn"]
+    data, network = samples(subject, 0), subject.network(0)
+    model = torch.nn.Sequential(*network.units.values())
+    optimiser = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    rates = torch.optim.lr_scheduler.LinearLR(optimiser, 1, 0, PRETRAINING)
+    draw = _source(data, data.training)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(PRETRAINING):
+        inputs, targets = draw(64, generator)
+        optimiser.zero_grad()
+        network.loss(model(inputs), targets).backward()
+        optimiser.step()
+        rates.step()
+    *names, _ = network.units
+    return {name: network.units[name].state_dict() for name in names}
 
 
 def replicas(subject: Subject, data: Samples, workers: int, sharded: bool, seed: int) -> list[Replica]:

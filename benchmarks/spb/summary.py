@@ -1,143 +1,174 @@
-"""Judges the runs: differences between SPB and full depth, paired by seed, and what SPB saves."""
+"""Judges the runs, paired by seed: against full depth at equal iterations, and at equal GPU-time."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, fields
-from itertools import groupby
-from math import inf
+from itertools import product
+from math import inf, isnan, nan
 from statistics import fmean
-from typing import Any, Literal
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
 
 from jigsaw_opt.sweeps.intervals import MeanInterval
-from spb.design import Design
+from spb.design import Comparison, Design, Rows, controls
 from spb.training import Run
 
-Rows = Mapping[str, Mapping[str, Any]]
-Verdict = Literal["within", "worse", "open"]
+Learns = Literal["within", "worse", "open"]
+Pays = Literal["pays", "does not pay", "open", "control"]
 
 MARGIN_POINTS = 0.5
-ITERATION, ACCURACY, LOSS, BLOCKS = 0, 1, 2, 3
+RESAMPLED = 2000
+ACCURACY, LOSS, BLOCKS = 1, 2, 3
 """Columns of a point of a run; blocks by level are the rest of it."""
+SLACK = 1.02
+"""Up to so much more GPU-time than full depth counts as equal: iterations are whole, and draws of levels differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """SPB in one way beside full depth: accuracies in per cent, what is beyond full depth as mean and half interval.
+    """A way beside full depth, means over seeds: accuracies in per cent, ``_half`` is half of a 95 % interval.
 
-    What is saved is in per cent of full depth, by measured times of blocks and by operations. The verdict is ``within``
-    if the whole interval lies above -0.5 points, ``worse`` if it lies below, else ``open``.
+    `points` and `more_loss` are what is beyond full depth with all its iterations. `frontier_points` and
+    `frontier_loss` are what is beyond full depth with as many iterations as take the way's GPU-time, by a line between
+    two of the controls; no number where the GPU-time is outside of theirs. GPU-time and operations are in per cent of
+    full depth. `target` is the GPU-time after which the mean accuracy first is that of full depth at its end, with the
+    percentiles of resampled seeds (Efron and Tibshirani 1993); infinite where it never is.
     """
 
     subject: str
     workers: int
-    method: str
+    way: str
     seeds: int
     optimiser: str
-    full_rate: float
     rate: float
-    full_accuracy: float
+    batch: int
+    iterations: int
     accuracy: float
+    loss: float
     points: float
     points_half: float
-    loss: float
-    loss_half: float
-    time_saved: float
-    operations_saved: float
-    verdict: Verdict
+    more_loss: float
+    more_loss_half: float
+    gpu_seconds: float
+    gpu_time: float
+    operations: float
+    frontier_points: float
+    frontier_half: float
+    frontier_loss: float
+    frontier_loss_half: float
+    target: float
+    target_low: float
+    target_high: float
+    learns: Learns
+    pays: Pays
 
 
-def verdict(points: MeanInterval) -> Verdict:
-    """What the interval of a difference in accuracy, in points, allows to say."""
+def learns(points: MeanInterval) -> Learns:
+    """``within`` if the whole interval lies above -0.5 points, ``worse`` if it lies below, else ``open``."""
     if points.mean - points.half >= -MARGIN_POINTS:
         return "within"
     return "worse" if points.mean + points.half < -MARGIN_POINTS else "open"
 
 
+def pays(frontier: MeanInterval) -> Pays:
+    """Whether the whole interval lies above or below what full depth reaches in the same GPU-time."""
+    if frontier.mean - frontier.half > 0:
+        return "pays"
+    return "does not pay" if frontier.mean + frontier.half < 0 else "open"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A run by its points: GPU-seconds, accuracy in per cent, loss (infinite where it is no number), operations."""
+
+    seconds: npt.NDArray[np.float64]
+    accuracy: npt.NDArray[np.float64]
+    loss: npt.NDArray[np.float64]
+    operations: float
+
+    @classmethod
+    def of(cls, design: Design, rows: Rows, run: Run) -> Curve:
+        """The curve of a run that has a row; its blocks cost what those with its batch were measured to."""
+        points = np.array(rows[design.key(run)]["points"], dtype=float)
+        costs = design.block_row(rows, run.workers, run.batch)
+        seconds = points[:, BLOCKS:] @ np.array(costs["block_us"]) / 1e6
+        operations = float(points[-1, BLOCKS:] @ np.array(costs["operations"]))
+        loss = np.nan_to_num(points[:, LOSS], nan=inf, posinf=inf)
+        return cls(seconds, 100 * points[:, ACCURACY], loss, operations)
+
+
 def findings(design: Design, rows: Rows) -> list[Finding]:
-    """A finding for each comparison and number of workers that has a pair of runs."""
+    """A finding for each way and number of workers that has a seed with all runs it is compared with."""
     found = []
-    for (name, workers), group in groupby(design.pairs(rows), lambda pair: (pair[0], pair[1].workers)):
-        pairs = [(full, spb) for _, full, spb in group if {design.key(full), design.key(spb)} <= rows.keys()]
-        if pairs:
-            found.append(_finding(design, rows, name, workers, pairs))
+    for workers, (name, way) in product(design.workers, design.ways.items()):
+        compared = [way, *controls(way.setting).values()]
+        runs = [[design.run(rows, each, workers, seed) for each in compared] for seed in range(design.subject.seeds)]
+        whole = [row for row in runs if all(design.key(run) in rows for run in row)]
+        if whole:
+            curves = [[Curve.of(design, rows, run) for run in row] for row in whole]
+            found.append(_finding(design, name, way, whole[0][0], curves))
     return found
 
 
-def _finding(design: Design, rows: Rows, name: str, workers: int, pairs: Sequence[tuple[Run, Run]]) -> Finding:
-    full, spb = pairs[0]
-    ends = [(_end(design, rows, a), _end(design, rows, b)) for a, b in pairs]
-    points = MeanInterval.of([100 * (b[ACCURACY] - a[ACCURACY]) for a, b in ends])
-    loss = MeanInterval.of([b[LOSS] - a[LOSS] for a, b in ends])
-    blocks = design.block_row(rows, workers)
-    saved = [_saved(blocks[measure], ends) for measure in ("block_us", "operations")]
-    accuracies = (fmean(100 * end[ACCURACY] for end in column) for column in zip(*ends, strict=True))
+def _finding(design: Design, name: str, way: Comparison, run: Run, curves: Sequence[Sequence[Curve]]) -> Finding:
+    """`curves` are by seed that of the way, of full depth, and of full depth with fewer iterations."""
+    own, full = [row[0] for row in curves], [row[1] for row in curves]
+    points = MeanInterval.of([float(a.accuracy[-1] - b.accuracy[-1]) for a, b in zip(own, full, strict=True)])
+    loss = MeanInterval.of([float(a.loss[-1] - b.loss[-1]) for a, b in zip(own, full, strict=True)])
+    beyond = [_beyond(mine, frontier) for mine, *frontier in curves]
+    accuracy_beyond, loss_beyond = (MeanInterval.of(column) for column in zip(*beyond, strict=True))
+    is_control = way in controls(way.setting).values()
+    seconds = fmean(float(curve.seconds[-1]) for curve in own)
     return Finding(
-        *(design.subject.name, workers, name, len(pairs), full.setting.optimiser, full.rate, spb.rate, *accuracies),
-        *(points.mean, points.half, loss.mean, loss.half, *saved, verdict(points)),
+        *(design.subject.name, run.workers, name, len(curves)),
+        *(design.subject.optimiser, run.rate, run.batch, run.iterations),
+        *(fmean(float(c.accuracy[-1]) for c in own), fmean(float(c.loss[-1]) for c in own)),
+        *(points.mean, points.half, loss.mean, loss.half),
+        *(seconds, 100 * seconds / fmean(float(curve.seconds[-1]) for curve in full)),
+        100 * fmean(curve.operations for curve in own) / fmean(curve.operations for curve in full),
+        *(accuracy_beyond.mean, accuracy_beyond.half, loss_beyond.mean, loss_beyond.half),
+        *(*_target(own, full), learns(points), "control" if is_control else pays(accuracy_beyond)),
     )
 
 
-def _end(design: Design, rows: Rows, run: Run) -> list[float]:
-    """The last point of a run; a loss that is no number counts as infinite."""
-    point = rows[design.key(run)]["points"][-1]
-    return [inf if value != value else value for value in point]
+def _beyond(own: Curve, frontier: Sequence[Curve]) -> tuple[float, float]:
+    """Accuracy and loss at the end beyond those of full depth in the same GPU-time."""
+    ordered = sorted(frontier, key=lambda curve: float(curve.seconds[-1]))
+    at, seconds = float(own.seconds[-1]), [float(curve.seconds[-1]) for curve in ordered]
+    if not seconds[0] <= at <= SLACK * seconds[-1]:
+        return nan, nan
+    accuracy = np.interp(at, seconds, [curve.accuracy[-1] for curve in ordered])
+    loss = np.interp(at, seconds, [curve.loss[-1] for curve in ordered])
+    return float(own.accuracy[-1] - accuracy), float(own.loss[-1] - loss)
 
 
-def _cost(costs: Sequence[float], point: Sequence[float]) -> float:
-    """What all blocks until `point` cost."""
-    return sum(cost * count for cost, count in zip(costs, point[BLOCKS:], strict=True))
+def _target(own: Sequence[Curve], full: Sequence[Curve]) -> tuple[float, float, float]:
+    """GPU-time to full depth's accuracy in per cent of full depth's: of all seeds, and an interval."""
+    count = len(own)
+    accuracy = np.array([curve.accuracy for curve in own])
+    ends = np.array([curve.accuracy[-1] for curve in full])
+    shares = np.mean([curve.seconds for curve in own], axis=0) / np.mean([curve.seconds[-1] for curve in full]) * 100
+
+    def reached(seeds: npt.NDArray[np.intp]) -> float:
+        means, wanted = accuracy[seeds].mean(axis=0), float(ends[seeds].mean())
+        there = np.flatnonzero(means >= wanted)
+        if not len(there):
+            return inf
+        last = int(there[0])
+        return float(np.interp(wanted, means[last - 1 : last + 1], shares[last - 1 : last + 1]) if last else shares[0])
+
+    if count == 1:
+        return reached(np.arange(1)), nan, nan
+    drawn = sorted(map(reached, np.random.default_rng(0).integers(count, size=(RESAMPLED, count))))
+    return reached(np.arange(count)), drawn[RESAMPLED * 25 // 1000], drawn[RESAMPLED * 975 // 1000]
 
 
-def _saved(costs: Sequence[float], ends: Sequence[tuple[list[float], list[float]]]) -> float:
-    full, spb = (sum(_cost(costs, point) for point in column) for column in zip(*ends, strict=True))
-    return 100 * (1 - spb / full)
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """How one method learns, over all seeds: GPU-time of all blocks until a point, mean accuracy in per cent."""
-
-    subject: str
-    workers: int
-    method: str
-    iteration: int
-    gpu_seconds: float
-    accuracy: float
-    half: float
-    loss: float
-
-
-def curves(design: Design, rows: Rows) -> list[Curve]:
-    """All points of all methods, full depth once for the main optimiser, in the order of the comparisons."""
-    runs: dict[tuple[str, int], list[str]] = {}
-    first = next(iter(design.comparisons))
-    for name, full, spb in design.pairs(rows):
-        for method, run in (("full", full), (name, spb)) if name == first else ((name, spb),):
-            runs.setdefault((method, run.workers), []).append(design.key(run))
-    return [
-        point
-        for (method, workers), keys in runs.items()
-        for point in _curve(design, rows, method, workers, [rows[key]["points"] for key in keys if key in rows])
-    ]
-
-
-def _curve(
-    design: Design, rows: Rows, method: str, workers: int, runs: Sequence[Sequence[Sequence[float]]]
-) -> Iterable[Curve]:
-    block_us = design.block_row(rows, workers)["block_us"]
-    for points in zip(*runs, strict=True):
-        accuracy = MeanInterval.of([100 * point[ACCURACY] for point in points])
-        yield Curve(
-            *(design.subject.name, workers, method, int(points[0][ITERATION])),
-            fmean(_cost(block_us, point) for point in points) / 1e6,
-            *(accuracy.mean, accuracy.half, fmean(point[LOSS] for point in points)),
-        )
-
-
-def csv_table(records: Sequence[Finding] | Sequence[Curve]) -> str:
+def csv_table(records: Sequence[Finding]) -> str:
     """Records as CSV with a header line."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
@@ -149,20 +180,22 @@ def csv_table(records: Sequence[Finding] | Sequence[Curve]) -> str:
 def markdown(found: Sequence[Finding]) -> str:
     """Findings as a table, a line each."""
     titles = (
-        *("task", "workers", "SPB", "seeds", "optimiser, rate of full and SPB", "full %", "SPB %"),
-        *("points, 95 %", "loss, 95 %", "GPU-time saved", "operations saved", "verdict"),
+        *("task", "workers", "way", "seeds", "rate", "batch", "iterations", "accuracy %", "points, 95 %"),
+        *("GPU-time %", "operations %", "points at equal GPU-time, 95 %", "loss at equal GPU-time, 95 %"),
+        *("GPU-time % to full depth's accuracy, 95 %", "learns", "pays"),
     )
     lines = [_line(titles), _line(["---"] * len(titles)), *(_line(_cells(finding)) for finding in found)]
     return "\n".join(lines) + "\n"
 
 
-def _cells(finding: Finding) -> tuple[str, ...]:
-    rates = f"{finding.optimiser} {finding.full_rate:g}, {finding.rate:g}"
-    points, loss = MeanInterval(finding.points, finding.points_half), MeanInterval(finding.loss, finding.loss_half)
+def _cells(f: Finding) -> tuple[str, ...]:
+    beyond = ((f.frontier_points, f.frontier_half), (f.frontier_loss, f.frontier_loss_half))
+    shown = ["" if f.pays == "control" or isnan(mean) else str(MeanInterval(mean, half)) for mean, half in beyond]
+    low, target, high = (f"{value:.0f}" for value in (f.target_low, f.target, f.target_high))
     return (
-        *(finding.subject, str(finding.workers), finding.method, str(finding.seeds), rates),
-        *(f"{finding.full_accuracy:.2f}", f"{finding.accuracy:.2f}", str(points), str(loss)),
-        *(f"{finding.time_saved:.0f} %", f"{finding.operations_saved:.0f} %", finding.verdict),
+        *(f.subject, str(f.workers), f.way, str(f.seeds), f"{f.rate:g}", str(f.batch), str(f.iterations)),
+        *(f"{f.accuracy:.2f}", str(MeanInterval(f.points, f.points_half)), f"{f.gpu_time:.0f}", f"{f.operations:.0f}"),
+        *(*shown, f"{target} ({low} to {high})".replace("inf", "∞"), f.learns, f.pays),
     )
 
 

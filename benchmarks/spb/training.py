@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from time import process_time
 from typing import Any
@@ -43,7 +43,6 @@ class Method:
 class Setting:
     """What full depth and SPB have in common: `decay` lets the rate fall linearly to 0, `sharded` splits the data."""
 
-    optimiser: Optimiser
     decay: bool = True
     sharded: bool = False
 
@@ -58,6 +57,8 @@ class Run:
     method: Method
     rate: float
     iterations: int
+    batch: int
+    """Samples an iteration, of all workers together."""
 
 
 def train(subject: Subject, run: Run) -> dict[str, Any]:
@@ -65,10 +66,10 @@ def train(subject: Subject, run: Run) -> dict[str, Any]:
     torch.set_num_threads(1)
     started = process_time()
     data = samples(subject, run.seed)
-    workers = replicas(subject, data, run.workers, run.setting.sharded, run.seed)
+    workers = replicas(replace(subject, batch=run.batch), data, run.workers, run.setting.sharded, run.seed)
     model = workers[0].model
-    schedule = _schedule(run, model.depth)
-    emulation, rates = _learner(run, model)
+    schedule = levels_of(run, model.depth)
+    emulation, rates = _learner(subject.optimiser, run, model)
     blocks, points = [0] * model.depth, []
     for iteration in range(run.iterations):
         levels = schedule.levels(iteration)
@@ -81,7 +82,8 @@ def train(subject: Subject, run: Run) -> dict[str, Any]:
     return {"points": points, "cpu_seconds": process_time() - started}
 
 
-def _schedule(run: Run, depth: int) -> LevelSchedule:
+def levels_of(run: Run, depth: int) -> LevelSchedule:
+    """The levels of all workers in each iteration of a run."""
     method = run.method
     return LevelSchedule(
         depth,
@@ -94,8 +96,10 @@ def _schedule(run: Run, depth: int) -> LevelSchedule:
     )
 
 
-def _learner(run: Run, model: SegmentedModel) -> tuple[Emulation, torch.optim.lr_scheduler.LRScheduler]:
-    recipe = _recipe(run.setting.optimiser, run.rate)
+def _learner(
+    chosen: Optimiser, run: Run, model: SegmentedModel
+) -> tuple[Emulation, torch.optim.lr_scheduler.LRScheduler]:
+    recipe = _recipe(chosen, run.rate)
     optimiser = OPTIMISERS[recipe.optimiser](model.parameters(), **recipe.options)
     factor = partial(_rate_factor, run.iterations if run.setting.decay else 0)
     rates = torch.optim.lr_scheduler.LambdaLR(optimiser, factor)
@@ -129,8 +133,7 @@ def measure_blocks(subject: Subject, workers: int, repeats: int) -> dict[str, li
     """
     torch.set_num_threads(1)
     own = replicas(subject, samples(subject, 0), workers, False, 0)[0]
-    optimiser = next(iter(subject.rates))
-    recipe = _recipe(optimiser, subject.rates[optimiser][0])
+    recipe = _recipe(subject.optimiser, subject.rates[0])
     measured = profile_replica(own, recipe, torch.device("cpu"), warm_up=max(1, repeats // 5), repeats=repeats)
     levels = range(1, own.model.depth + 1)
     return {
