@@ -290,8 +290,8 @@ def _given(arguments: Json) -> Json:
 
 def _whole(model: Iterable[Segment] | Model | Mapping[str, Any]) -> Json:
     """Return a model as the document has it, from whatever it is made of."""
-    if not isinstance(model, Model | Mapping):
-        return {"segments": plain(list(model), flat=True)}
+    if not isinstance(model, Model | Mapping):  # what is no list of segments is refused with all that is wrong
+        return {"segments": plain(list(model) if isinstance(model, Iterable) else model, flat=True)}
     whole: Json = plain(model, flat=True)
     report = whole.get("model")  # what `jigsaw profile --json` prints has the model beside what was measured
     return report if "segments" not in whole and isinstance(report, dict) else whole

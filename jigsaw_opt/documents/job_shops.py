@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import PurePath
 
@@ -22,12 +23,13 @@ _NAMED = re.compile(r"# ?(\w[\w./+-]{0,99})\s*$")
 Row = tuple[int, Sequence[int]]
 
 
-def jsplib_text(instance: Instance) -> str:
+def jsplib_text(instance: Instance, tell: Tell = say_nothing) -> str:
     """Return an instance as a job shop of JSPLIB; machines are numbered as the slots.
 
     A job has an operation for each machine, as many readers want it; those it lacks come first and take no time.
 
-    `instance`: one job of one iteration, whose edges are chains that visit each slot at most once.
+    `instance`: one job of one iteration, whose edges are chains. `tell`: called with how many jobs visit a machine more
+    than once.
     """
     job, problems = _job_of(instance)
     if job is None:
@@ -37,12 +39,12 @@ def jsplib_text(instance: Instance) -> str:
     machines = {slot.name: number for number, slot in enumerate(job.shape.slots)}
     rows = () if job.shape.transfers else _chains(job, problems)
     for row in rows:
-        slots = [slot for block in row for slot in block.slots]
-        if len(slots) != len(row) or len(set(slots)) < len(slots):
-            told = f"the chain that begins with {printable(row[0].name)} visits a slot twice, or several slots at once"
-            problems.append(_unfit("$.jobs[0].shape.edges", told))
+        if any(len(block.slots) > 1 for block in row):
+            told = f"the chain that begins with {printable(row[0].name)} is on several slots at once"
+            problems.append(_unfit("$.jobs[0].shape.blocks", told))
     if problems:
         raise InvalidInputError(problems)
+    _tell_returns(((block.slots[0] for block in row) for row in rows), tell)
     lines = [" ".join(_pairs(row, machines)) for row in rows]
     return "\n".join((f"# {printable(instance.name)}", f"{len(rows)} {len(machines)}", *lines)) + "\n"
 
@@ -53,6 +55,12 @@ def _pairs(row: Sequence[TaskGraphBlock], machines: Mapping[str, int]) -> list[s
     absent = [f"{number} 0" for name, number in machines.items() if name not in visited]
     # An instance that has one type of GPU has one duration of a block.
     return absent + [f"{machines[block.slots[0]]} {min(block.duration_us.values())}" for block in row]
+
+
+def _tell_returns(visited: Iterable[Iterable[object]], tell: Tell, source: str = "") -> None:
+    """Tell how many jobs visit a machine more than once, which the job shops of the literature do not."""
+    if returning := sum(max(Counter(row).values(), default=0) > 1 for row in visited):
+        tell(f"{source}jobs that visit a machine more than once: {returning}")
 
 
 def _unfit(path: str, told: str) -> Problem:
@@ -112,7 +120,7 @@ def read_jsplib(data: bytes | str, source: str, name: str | None = None, tell: T
 
     `data`: the content of the file; text, or bytes in UTF-8. `name`: name of the instance; by default the one word of a
     comment in the first line, as `jsplib_text` writes it, else that of the file without its endings. `tell`: called
-    with what is left out, and with how many jobs visit some of the machines only.
+    with what is left out, and with how many jobs visit some of the machines only, or one of them more than once.
     """
     lines = Lines(data, source)
     if name is None and (comment := _NAMED.match(next((line for _, line in lines), ""))):
@@ -120,9 +128,8 @@ def read_jsplib(data: bytes | str, source: str, name: str | None = None, tell: T
     machines, rows = _headed(lines)
     jobs: list[list[tuple[int, int]]] = []
     for number, row in rows:
-        if len(row) % 2 or len(row) > 2 * machines:
-            told = f"has {len(row)} numbers, not a pair for each of at most {machines} machines"
-            lines.add(number, told, code="wrong-count")
+        if len(row) % 2:
+            lines.add(number, f"has {len(row)} numbers, not a pair for each operation", code="wrong-count")
             continue
         pairs = list(zip(row[::2], row[1::2], strict=True))
         for machine, time in pairs:
@@ -134,6 +141,7 @@ def read_jsplib(data: bytes | str, source: str, name: str | None = None, tell: T
     if shorter := sum(len(job) < machines for job in jobs):
         tell(f"{source}: jobs with fewer operations than the {counted(machines, 'machine')}: {shorter}")
     lines.raise_if_any()
+    _tell_returns(([machine for machine, time in job if time] for job in jobs), tell, f"{source}: ")
     return _instance(name or PurePath(source).name.split(".")[0], jobs, source, tell)
 
 

@@ -18,6 +18,8 @@ _OF_MORE = re.compile(r'"(format|cluster|jobs)"\s*:')
 """Keys of documents that a model may be a part of."""
 _RUN = ('"instance_sha256"', '"solver"')
 _LAYER = re.compile(r"\s*\w+\{.*\}\[[0-9]+\]\[?[0-9]")
+_SHOP = re.compile(r"(?:\s*#[^\n]*\n)*\s*[0-9]+[ \t]+[0-9]+\s*\n\s*[0-9]+[ \t]+[0-9][0-9 \t]*(?:[\r\n]|$)")
+"""Numbers of jobs and machines, and a line of a job."""
 _STATEMENT = re.compile(rb'"format"\s*:\s*"jigsaw-([a-z]{1,20}(?:-[a-z]{1,20})?)/')
 
 
@@ -31,10 +33,13 @@ class Form(NamedTuple):
     taken: str
 
 
+SIMULATED = " --cluster 2x4 --policy fifo -o results"
+"""What a command that simulates a workload needs besides, as an example."""
 _SAME_AS = {"itp": "elasticflow", "sia": "pollux"}
 _CONVERTED = {
     "deeppool": "a profile of DeepPool",
     "huggingface": "a config.json of a model",
+    "jsplib": "a job shop of JSPLIB",
     "kineto": "a trace of the PyTorch profiler",
     "pipedream": "a profile of PipeDream",
 }
@@ -49,11 +54,11 @@ FORMS: Mapping[str, Form] = {
     "model": Form("a model of an instance", "jigsaw new --profile NAME=FILE, and jigsaw partition FILE"),
     "result": Form("a result file", "jigsaw bench … --against FILE"),
     **{
-        name: Form(reader.what, f"jigsaw simulate --workload {name}:FILE")
+        name: Form(reader.what, f"jigsaw simulate --workload {name}:FILE{SIMULATED}")
         for name, reader in READERS.items()
         if name not in _SAME_AS
     },
-    "csv": Form(READERS["csv"].what, "jigsaw simulate --workload FILE, and jigsaw new --jobs FILE"),
+    "csv": Form(READERS["csv"].what, f"jigsaw simulate --workload FILE{SIMULATED}, and jigsaw new --jobs FILE"),
     "sinfo": Form("nodes of Slurm (sinfo)", "--cluster sinfo:FILE"),
     "nvidia-smi": Form("a matrix of GPUs (nvidia-smi topo -m)", "--cluster nvidia-smi:FILE"),
     **{name: Form(what, f"jigsaw convert {name} FILE") for name, what in _CONVERTED.items()},
@@ -67,6 +72,7 @@ _MARKS: Mapping[str, Callable[[str], int]] = {
     "nvidia-smi": lambda head: int(_TOPOLOGY.match(head) is not None),
     "deeppool": lambda head: int(_LAYER.match(head) is not None),
     "huggingface": lambda head: int('"model_type"' in head),
+    "jsplib": lambda head: int(_SHOP.match(head) is not None),
     "kineto": lambda head: int('"traceEvents"' in head),
     "pipedream": lambda head: int(" -- forward_compute_time=" in head),
 }

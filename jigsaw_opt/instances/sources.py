@@ -17,7 +17,7 @@ from jigsaw_opt.documents.file_bytes import read_file
 from jigsaw_opt.documents.readers.table import Accept, anything
 from jigsaw_opt.documents.readers.traces import READERS, read_trace
 from jigsaw_opt.documents.readers.workload_csv import columns_of
-from jigsaw_opt.documents.recognising import expecting
+from jigsaw_opt.documents.recognising import SIMULATED, expecting
 from jigsaw_opt.errors import UsageError, malformed, wrong_input
 from jigsaw_opt.instances.catalogue import load, names
 from jigsaw_opt.instances.families import families, generate
@@ -56,7 +56,7 @@ def instance_from(source: str) -> Instance:
         if source in names():
             return load(source)
         if source in workload_names():
-            hint = f"it is taken by jigsaw simulate --workload {source}, and jigsaw new --jobs {source}"
+            hint = f"it is taken by jigsaw simulate --workload {source}{SIMULATED}, and jigsaw new --jobs {source}"
             raise wrong_input(source, "is a bundled workload, not an instance", hint, code="unknown-format")
         hint = _hint(source)
         if hint:

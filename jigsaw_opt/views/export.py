@@ -125,6 +125,9 @@ def _chakra(instance: Instance, plan: Plan) -> Exported:
         notes.append(f"written as all-reduces, as a plan times them: {transfers} among several GPUs")
     if made.unsaid:
         notes.append(f"not in the traces: {counted(made.unsaid, 'wait')} between GPUs that share no transfer")
+    caps, shapes = instance.cluster.capacities, [job.shape for job in instance.task_graph_jobs]
+    for count, what in ((sum(len(s.holds) for s in shapes), "memory interval"), (len(caps), "power cap")):
+        notes += [f"not in the traces: {counted(count, what)}"] if count else []
     if made.turns:
         notes.append(f"not in the traces: that jobs take turns, as all of them exceed {named(list(made.turns))}")
     return Exported({f"plan.{rank}.et": encode_trace(nodes) for rank, nodes in enumerate(made.nodes)}, tuple(notes))
@@ -226,7 +229,8 @@ def _program(
 def _jsplib(instance: Instance) -> Exported:
     from jigsaw_opt.documents.job_shops import jsplib_text
 
-    return Exported({"shop.txt": jsplib_text(instance).encode()})
+    notes = list[str]()
+    return Exported({"shop.txt": jsplib_text(instance, notes.append).encode()}, tuple(notes))
 
 
 FORMATS: Mapping[str, Callable[..., Exported]] = {

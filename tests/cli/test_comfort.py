@@ -124,13 +124,21 @@ def test_a_dash_is_standard_output_or_refused(
 @pytest.mark.parametrize(
     ("given", "code", "told"),
     [
-        ("solve week", 3, "a bundled workload, not an instance (it is taken by jigsaw simulate --workload week, and"),
+        (
+            "solve week",
+            3,
+            "is a bundled workload, not an instance (it is taken by jigsaw simulate --workload week --cl",
+        ),
         (
             f"{DAY} 2x4".replace("day", "server/plain"),
             3,
             "not a workload (it is taken by jigsaw solve server/plain, and --cluster",
         ),
-        ("solve jobs.csv", 3, "taken by jigsaw simulate --workload jobs.csv, and jigsaw new --jobs jobs.csv"),
+        (
+            "solve jobs.csv",
+            3,
+            "taken by jigsaw simulate --workload jobs.csv --cluster 2x4 --policy fifo -o results, and ",
+        ),
         (
             "solve odd.csv",
             3,

@@ -106,6 +106,8 @@ def test_a_search_is_proven(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         ([*COSTS, "--schedule", "gpipe", "--memory", "20"], "4: InfeasibleError"),
         (["--forward-us", "1", "--backward-us", "1", "none.json"], "2: not-together --forward-us, --backward-us"),
         (["none.json"], "3: unreadable none.json"),
+        ([*COSTS, "--memory", "0"], "2: out-of-range memory"),
+        ([*COSTS, "--schedule", "async", "--memory", "0"], "2: out-of-range memory"),
         ([*COSTS, "--iterations", "2"], "2: not-together iterations"),
         ([*COSTS, "--transfer-bytes", "2"], "2: not-together transfer_bytes"),
         ([*COSTS, "--into", "server/plain", "--schedule", "search", "-o", "never.json"], "2: not-together schedule"),

@@ -155,6 +155,14 @@ def test_models_are_taken_whole() -> None:
     assert models == {"object": whole, "file": whole, "report": whole, "changed": replace(whole, state_factor=5)}
 
 
+@pytest.mark.parametrize("segments", [None, 3, True])
+def test_what_is_no_list_of_segments_is_told_with_the_rest(segments: Any) -> None:
+    builder = InstanceBuilder("none")
+    builder.add_model("m", segments)
+    with refuses("wrong-count $.cluster.servers; wrong-type $.models.m.segments; wrong-count $.jobs"):
+        builder.build()
+
+
 @pytest.fixture
 def rack() -> Instance:
     """Two servers at a switch, and two jobs of which one keeps a policy."""

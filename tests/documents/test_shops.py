@@ -83,6 +83,18 @@ def test_jobs_may_visit_some_of_the_machines_only() -> None:
     assert read_jsplib(text, "file", "few").jobs[0].shape.edges != () and optimum(read_jsplib(text, "file")) == 11
 
 
+def test_jobs_may_return_to_a_machine() -> None:
+    text = "# back\n2 2\n0 3 1 1 0 2\n1 5 0 4\n"
+    told: list[str] = []
+    instance = read_jsplib(text, "file", None, told.append)
+    assert told == ["file: jobs that visit a machine more than once: 1"]
+    assert shop_of(instance).shape.edges == (Edge("0.0", "0.1"), Edge("0.1", "0.2"), Edge("1.0", "1.1"))
+    assert jsplib_text(instance, told.append) == text
+    assert told[1:] == ["jobs that visit a machine more than once: 1"]
+    # From 5 on, when job 1 gets there at the earliest, machine 0 has 4 of it and the last 2 of job 0.
+    assert optimum(instance) == 11
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -94,7 +106,7 @@ def test_jobs_may_visit_some_of_the_machines_only() -> None:
             [("file:3", "malformed"), ("file:2", "out-of-range"), ("file:4", "wrong-count")],
         ),
         ("1 2\n0 -1 1 -4\n", [("file:2", "out-of-range")] * 2),
-        ("1 2\n0 1 1 4 0 2\n", [("file:2", "wrong-count")]),
+        ("1 2\n0 1 1 4 0\n", [("file:2", "wrong-count")]),
     ],
 )
 def test_what_is_wrong_or_does_not_fit_is_listed(text: str, told: list[tuple[str, str]]) -> None:

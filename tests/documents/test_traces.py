@@ -347,6 +347,15 @@ def test_pods_of_alibaba_last_from_scheduling_to_deletion() -> None:
     ]
 
 
+def test_of_a_wrong_line_the_first_column_is_counted() -> None:
+    header = "duration,timestamp,num_gpus\n1,2017-11-01 00:00:00,1\n"
+    left_out = read_trace("philly", header + "1,soon,many\nx,2017-11-01 00:00:00,many\n", "t").left_out
+    assert left_out == {
+        "with a record that is wrong: timestamp is not a date and time as 2026-01-31 08:30": 1,
+        "with a record that is wrong: duration is not a number": 1,
+    }
+
+
 def test_philly_begins_with_its_first_job() -> None:
     text = "timestamp,duration,num_gpus\n2017-11-02 00:00:01,60.4,2\n2017-11-01 23:59:59,0.0,1\n"
     assert read_trace("philly", text, "t").jobs == (

@@ -145,6 +145,10 @@ def test_the_command_says_what_is_wrong(
     assert capsys.readouterr().out == ""
 
 
+def test_nothing_is_trusted_of_a_model_of_the_zoo(own: str) -> None:
+    ends("2: not-together --trust", "profile", "mlp", "--trust", f"{own}:pair")
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 def test_progress_is_said_where_it_is_asked_for(processes: int, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["profile", "mlp", "--warm-up", "1", "--repeats", "1", "--processes", str(processes)]

@@ -28,10 +28,22 @@ from jigsaw_opt.instances import load
 from jigsaw_opt.planning.chakra import ChakraTraces, chakra_traces
 from jigsaw_opt.planning.pipeline.model_parts import megatron_layout, torchtitan_configuration, torchtitan_names
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
-from jigsaw_opt.problem import Cluster, Instance, Plan, Server, Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
+from jigsaw_opt.problem import (
+    Cluster,
+    Instance,
+    MemoryInterval,
+    Plan,
+    PowerCap,
+    Server,
+    Slot,
+    TaskGraph,
+    TaskGraphBlock,
+    TaskGraphJob,
+)
 from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.text import counted
+from jigsaw_opt.views.export import export
 from tests.refusals import carries, misuse
 
 CHAIN = ("embeddings", *(f"layer{at}" for at in range(6)), "output")
@@ -323,6 +335,18 @@ def test_a_barrier_between_many_blocks_is_one_node_for_each_gpu() -> None:
     instance = Instance("turns", Cluster((Server("s", "v", 1, 1, 10**6),)), {}, jobs)
     plan = solve(instance, "greedy").plan
     assert plan is not None and chakra_traces(instance, plan).turns == ("GPU s/0",)
+
+
+def test_what_traces_do_not_state_is_counted() -> None:
+    shape = TaskGraph(
+        (Slot("a"),), (TaskGraphBlock("b", ("a",), {"v": 1}),), (), (), "job", holds=(MemoryInterval("b", "b", 1),)
+    )
+    cluster = Cluster((Server("s", "v", 1, 1, 10**6),), power_caps=(PowerCap("rack", ("s",), 9),))
+    instance = Instance("few", cluster, {}, (TaskGraphJob("j", shape, 1),))
+    plan = solve(instance, "greedy").plan
+    assert plan is not None
+    told = ["not in the traces: 1 memory interval", "not in the traces: 1 power cap"]
+    assert [note for note in export(instance, plan, "chakra").notes if note.startswith("not")] == told
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -65,7 +65,7 @@ def test_the_baseline_is_told_besides() -> None:
         (PROFILE, {"stages": 2, "backward": "combined", "baseline": "zb-h1"}, "not-together baseline"),
         (COARSE, {"stages": 2, "backward": "split"}, "missing-field backward"),
         (COARSE, {"stages": 2, "baseline": "zb-h2"}, "missing-field baseline"),
-        (PROFILE, {"stages": 0}, "out-of-range stages; out-of-range micro_batches"),
+        (PROFILE, {"stages": 0, "memory": 0}, "out-of-range stages; out-of-range memory; out-of-range micro_batches"),
         (COSTS, {"stages": 2, "batch": 4}, "not-together stages; not-together batch"),
         (COSTS, {"schedule": "async", "micro_batches": 2, "horizon": "finite"},
          "not-together micro_batches; not-together horizon"),

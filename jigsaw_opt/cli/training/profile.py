@@ -135,6 +135,8 @@ def _check(arguments: argparse.Namespace) -> None:
         if getattr(arguments, name) is not None and getattr(arguments, name) < 1:
             raise out_of_range(option_of(name), f"{option_of(name)} is at least 1, not {getattr(arguments, name)}")
     Options(threads=arguments.threads)  # the same range everywhere
+    if arguments.trust and ":" not in (arguments.model or ""):
+        raise not_together("--trust", "only a function of your own is imported; leave out --trust")
     if arguments.all_reduce is not None and arguments.all_reduce < 2:
         raise out_of_range("--all-reduce", f"--all-reduce is at least 2, not {arguments.all_reduce}")
     if arguments.processes > 1 and (arguments.device != "cpu" or arguments.threads > 1):

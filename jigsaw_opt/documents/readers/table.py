@@ -265,11 +265,16 @@ class Row:
     def add(self, message: str, *, code: Code) -> None:
         """Note a problem of this line."""
         self._lines.add(self.number, message, code=code)
-        self.wrong = self.wrong or message
+        self.wrong = min(self.wrong, message, key=self._place) if self.wrong else message
+
+    def _place(self, message: str) -> int:
+        """Return the place of the column that a problem is of; the last where it is of none."""
+        own = (place for place, column in enumerate(self._cells) if message.startswith(f"{column} "))
+        return next(own, len(self._cells))
 
     @property
     def good(self) -> bool:
-        """Whether nothing is wrong so far; else `wrong` has the first problem."""
+        """Whether nothing is wrong so far; else `wrong` has the first problem, by the order of the columns."""
         return not self.wrong
 
     def has(self, column: str) -> bool:

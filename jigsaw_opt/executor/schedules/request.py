@@ -123,7 +123,9 @@ class ReplaySettings:
                 yield Problem(name, told, code="unsupported")
         for name in self.trusted:
             if ":" not in name:
-                yield Problem("trusted", f"must be module:function; is {name!r}", code="malformed")
+                yield Problem(
+                    "trusted", f"{argument('trusted')} must be module:function; is {name!r}", code="malformed"
+                )
         if self.backend == "nccl" and self.device != "cuda":
             yield Problem("backend", "the backend nccl needs the device cuda", code="not-together")
 

@@ -52,6 +52,7 @@ class PipelineChoices:
         wrong = list[Problem]()
         for name, low, high in (
             ("devices", 1, LARGEST),
+            ("memory", 1, LARGEST),
             ("bandwidth", 1, None),
             ("latency_us", 0, LARGEST),
             ("batch", 1, LARGEST),

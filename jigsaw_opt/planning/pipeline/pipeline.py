@@ -36,6 +36,7 @@ from jigsaw_opt.planning.pipeline.stated import orders_of
 from jigsaw_opt.planning.planned import Planned
 from jigsaw_opt.problem.instance import Horizon, Instance
 from jigsaw_opt.problem.measured.layers import LayerGraph
+from jigsaw_opt.problem.workload import LARGEST
 from jigsaw_opt.solvers.bounds import Proof
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.registry import require_options
@@ -184,6 +185,8 @@ def pipeline(
         if baseline is None:
             return found
         return replace(found, details=replace(found.details, baseline_us=baseline_us(found.details, baseline)))
+    if memory is not None and not 1 <= memory <= LARGEST:
+        raise out_of_range("memory", f"{argument('memory')} is at least 1 and at most {LARGEST}, not {memory}")
     _leave_out("only a profile is cut", of_cuts)
     if into is not None:
         ordered = schedule if schedule in ("async", "search") else None

@@ -265,4 +265,4 @@ def _tell(ranks: list[ChakraRank], files: int, kinds: Counter[int], tell: Tell) 
     if others:
         told = ", ".join(f"{number} {name}" for name, number in others.items())
         tell(f"collectives that are timed as ring all-reduces: {told}")
-    tell("memory is not known, so the job has none")
+    tell("memory and power are not known, so the job has no memory interval, and its blocks draw no watts")
