@@ -15,6 +15,8 @@ from jigsaw_opt.executor.exchange.buckets import GradientBuckets
 from jigsaw_opt.executor.exchange.by_bucket import Averaging, require_full_depth
 from jigsaw_opt.executor.models.building import SegmentedModel
 from jigsaw_opt.executor.models.zoo.network import Batch
+from jigsaw_opt.executor.partial.steps import AdaptedSteps
+from jigsaw_opt.executor.partial.weights import contributor_share
 
 
 class Emulation:
@@ -29,6 +31,15 @@ class Emulation:
     ) -> None:
         self.model, self.optimiser, self.averaging = model, optimiser, averaging
         self.buckets = GradientBuckets(model)
+        self._levels: Sequence[int] = ()
+
+    def adapt(self, rate_power: float, count_samples: bool) -> None:
+        """Have the optimiser's steps depend on contributors, as `PartialBackprop.adapt`; a group has one bucket."""
+        of = {p: bucket for bucket, own in enumerate(self.model.buckets, 1) for p in own}
+        AdaptedSteps(self.optimiser, of, self._share, rate_power, count_samples)
+
+    def _share(self, bucket: int) -> float:
+        return contributor_share(self._levels, [1] * len(self._levels), bucket)
 
     def iterate(self, levels: Sequence[int], batches: Sequence[Batch]) -> Tensor:
         """Return each worker's loss, ``(workers,)``, after one iteration of all and the optimiser's step.
@@ -37,6 +48,7 @@ class Emulation:
         """
         depth = self.model.depth
         require_full_depth(levels, depth)
+        self._levels = levels
         self.buckets.begin(depth, _nobody)
         losses = [self.model.backpropagate(batch, level) for level, batch in zip(levels, batches, strict=True)]
         for bucket in range(1, depth + 1):

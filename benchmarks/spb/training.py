@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from time import process_time
 from typing import Any
@@ -20,16 +20,18 @@ from spb.emulation import Emulation
 from spb.subjects import Optimiser, Subject, replicas, samples
 
 MOMENTUM = 0.9
+OLDEST_FIELDS = 5
+"""Fields of a method that the keys of all rows name."""
 POINTS = 10
 """Measurements on held-out data, evenly over a run."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Method:
     """Who goes how deep, and how gradients are averaged.
 
     `warm_up` is the share of iterations at full depth at the beginning, and `always_full` that of workers at full depth
-    under ``free``, in per cent.
+    under ``free``, in per cent. `rate_power` and `count_samples` are those of `PartialBackprop.adapt`.
     """
 
     rule: Rule = "staircase"
@@ -37,6 +39,13 @@ class Method:
     averaging: str = "avg_w_count"
     warm_up: int = 0
     always_full: int = 0
+    rate_power: float = 0
+    count_samples: bool = False
+
+    def __repr__(self) -> str:
+        """Leave out fields that were added later where they have their defaults, so that keys of rows stay."""
+        told = [f for at, f in enumerate(fields(self)) if at < OLDEST_FIELDS or getattr(self, f.name) != f.default]
+        return f"Method({', '.join(f'{f.name}={getattr(self, f.name)!r}' for f in told)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +108,19 @@ def levels_of(run: Run, depth: int) -> LevelSchedule:
 def _learner(
     chosen: Optimiser, run: Run, model: SegmentedModel
 ) -> tuple[Emulation, torch.optim.lr_scheduler.LRScheduler]:
-    recipe = _recipe(chosen, run.rate)
-    optimiser = OPTIMISERS[recipe.optimiser](model.parameters(), **recipe.options)
+    recipe, method = _recipe(chosen, run.rate), run.method
+    groups = [{"params": own} for own in model.buckets if own] if _is_adapted(method) else model.parameters()
+    optimiser = OPTIMISERS[recipe.optimiser](groups, **recipe.options)
     factor = partial(_rate_factor, run.iterations if run.setting.decay else 0)
     rates = torch.optim.lr_scheduler.LambdaLR(optimiser, factor)
-    return Emulation(model, optimiser, Averaging(run.method.averaging)), rates
+    emulation = Emulation(model, optimiser, Averaging(method.averaging))
+    if _is_adapted(method):
+        emulation.adapt(method.rate_power, method.count_samples)
+    return emulation, rates
+
+
+def _is_adapted(method: Method) -> bool:
+    return method.rate_power > 0 or method.count_samples
 
 
 def _recipe(optimiser: Optimiser, rate: float) -> TrainingRecipe:

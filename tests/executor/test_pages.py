@@ -38,7 +38,7 @@ from tests.processes import run_python, wait_for
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "executor.md").read_text()
 LOOP_PAGE = (ROOT / "docs" / "training-loop.md").read_text()
-(LOOP,) = re.findall(r"```python\n(.*?)```", LOOP_PAGE, re.DOTALL)
+LOOP, ADAPTED = re.findall(r"```python\n(.*?)```", LOOP_PAGE, re.DOTALL)
 PROFILE, TRAINING, STAGES, WORKER = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
@@ -74,8 +74,9 @@ def jigsaw(
         (WORKER, r"loss [0-9]+\.[0-9]{3}\n"),
         (PROFILE, r"\[[0-9]+, [0-9]+, [0-9]+\] 3\n"),
         (LOOP, r"(?s).*the input.*\nloss 0\.[0-9]{3}\n"),
+        (ADAPTED, ""),
     ],
-    ids=["worker", "profile", "loop"],
+    ids=["worker", "profile", "loop", "adapted"],
 )
 def test_an_example_runs(example: str, printed: str, capsys: pytest.CaptureFixture[str]) -> None:
     try:

@@ -36,6 +36,7 @@ from jigsaw_opt.executor.partial.parts import ModelParts, split, split_alike
 from jigsaw_opt.executor.partial.passes import BackwardPass
 from jigsaw_opt.executor.partial.transfers import next_number, own_group, send
 from jigsaw_opt.executor.partial.turns import Turns
+from jigsaw_opt.executor.partial.weights import contributor_share
 from jigsaw_opt.problem.costs import contributors
 
 
@@ -55,6 +56,7 @@ class Workers:
         self._number = 1
         self._joins = self._join_raises = False
         self._ended: frozenset[int] = frozenset()
+        self._levels = [1] * self.count
         self._runs: list[ParameterRun] = []
         self._facts: dict[str, str] = {}
         self._buckets: dict[int, list[nn.Parameter]] = {}
@@ -133,14 +135,13 @@ class Workers:
             return
         running.average.finish()
         self._ended = running.average.ended
+        self._levels = left = without(forward.levels, self._ended)
         if is_measured:
-            left = without(forward.levels, self._ended)
             for bucket, group in groupby(self._runs, lambda run: run.bucket):
                 runs = list(group)
                 own_square = sum(run.own_square for run in runs)
                 self.noise.observe(bucket, contributors(left, bucket), own_square, [run.buffer() for run in runs])
         if self._broadcast_buffers:
-            left = without(forward.levels, self._ended)
             source = left.index(max(left)) if self._ended else 0
             send(partial(self._share, list(module.buffers()), source), self._runs[0].stream).result()
 
@@ -150,6 +151,10 @@ class Workers:
             if bucket <= level:
                 own = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
                 self.noise.observe(bucket, 1, 0.0, own)
+
+    def share(self, bucket: int) -> float:
+        """Return the share of the workers that contributed to a bucket in the last backward pass with an exchange."""
+        return contributor_share(self._levels, [1] * self.count, bucket) if self.count > 1 else 1.0
 
     @contextmanager
     def joined(self, is_early_end_raised: bool) -> Iterator[None]:
@@ -235,3 +240,4 @@ class Workers:
         """Be what was copied, among the processes that are here."""
         self.__dict__.update(state)
         self.rank, self.count = place_in(self.group)
+        self._levels = [1] * self.count

@@ -25,23 +25,22 @@ from jigsaw_opt.executor.models.leveled_model import frozen
 from jigsaw_opt.executor.partial.agreement import require_outermost, require_trainable
 from jigsaw_opt.executor.partial.forward_order import is_raised, observe
 from jigsaw_opt.executor.partial.level_rules import LevelRule, Levels, level_rule, require_picklable
-from jigsaw_opt.executor.partial.module_wrapper import ModuleWrapper, WeakCall, sharing
+from jigsaw_opt.executor.partial.module_wrapper import WeakCall, sharing
 from jigsaw_opt.executor.partial.noise import GradientNoise, NoiseEstimate
 from jigsaw_opt.executor.partial.outputs import tensors
 from jigsaw_opt.executor.partial.parts import (
-    Description,
     GradientNeeds,
     ModelParts,
     are_cuts,
-    describe,
     require_modules,
 )
 from jigsaw_opt.executor.partial.passes import BackwardPass, ForwardPass, of_unseen_outputs
+from jigsaw_opt.executor.partial.steps import StepAdapting
 from jigsaw_opt.executor.partial.turns import turns_of
 from jigsaw_opt.executor.partial.workers import Workers
 
 
-class PartialBackprop(ModuleWrapper):
+class PartialBackprop(StepAdapting):
     """A module that is trained by partial backpropagation, in one process or in all of a process group.
 
     Use it in place of the module, as `DistributedDataParallel`: averaged gradients are in ``.grad`` on all ranks when
@@ -202,20 +201,6 @@ class PartialBackprop(ModuleWrapper):
             for module in order.raising:
                 module.register_forward_hook(WeakCall(self._lower))
         return self._parts
-
-    def describe(self) -> Description:
-        """Return a table of the levels: where each begins, its parameters, their bytes, and its share of the time.
-
-        Raises
-        ------
-        UsageError
-            There has been no forward pass yet, nor a call of `prepare`.
-        """
-        if self._parts is None:
-            raise UsageError(
-                "the parts are known after the first forward pass, or after prepare(inputs)", code="wrong-order"
-            )
-        return describe(self._parts)
 
     def efficiency(self) -> NoiseEstimate:
         """Return how noisy gradients have been of late, and so how far an iteration gets at any levels.

@@ -1,0 +1,94 @@
+"""Ways of partial backpropagation that lose less, trained in processes and emulated in one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from distributed_training import flat, tiny
+from spb.emulation import Emulation
+from torch import Tensor
+
+from jigsaw_opt.executor.level_schedule import LevelSchedule
+from jigsaw_opt.executor.models.building import Replica
+from jigsaw_opt.executor.partial import PartialBackprop
+
+STEPS, WORKERS = 7, 2
+OPTIMISERS = {
+    "sgd": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "weight_decay": 1e-2}),
+    "nesterov": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
+    # With the usual eps, the sign of a gradient that is all rounding would decide about a step.
+    "adam": (torch.optim.AdamW, {"lr": 1e-2, "eps": 1e-2}),
+}
+
+
+@dataclass(frozen=True)
+class Way:
+    """`schedule` and `adapt` are options of `LevelSchedule` and of `adapt`."""
+
+    optimiser: str = "sgd"
+    schedule: Any = None
+    adapt: Any = None
+
+    def levels(self, depth: int) -> LevelSchedule:
+        return LevelSchedule(depth, WORKERS, **(self.schedule or {}))
+
+    def optimiser_of(self, groups: Any) -> tuple[torch.optim.Optimizer, Any]:
+        kind, options = OPTIMISERS[self.optimiser]
+        optimiser = kind(groups, **options)
+        return optimiser, torch.optim.lr_scheduler.LinearLR(optimiser, 1, 0.2, total_iters=STEPS)
+
+
+WAYS = {
+    "plain": Way(),
+    "rates": Way(adapt={"rate_power": 1.0}),
+    "sgd counts samples": Way(adapt={"count_samples": True}),
+    "nesterov counts samples": Way("nesterov", adapt={"rate_power": 0.0, "count_samples": True}),
+    "adam counts samples": Way("adam", adapt={"count_samples": True}),
+}
+
+
+def batch_of(own: Replica, worker: int, iteration: int) -> Any:
+    return own.batch(0, worker, iteration)
+
+
+def trained(way: Way) -> Tensor:
+    """Parameters after a training in this process, one of a group."""
+    own = tiny()
+    cuts = [f"segments.{own.model.cut(level)}" for level in range(1, own.model.depth)]
+    schedule = way.levels(own.model.depth)
+    model = PartialBackprop(own.model, cuts, lambda iteration, worker: schedule.levels(iteration)[worker])
+    model.prepare(batch_of(own, dist.get_rank(), 0)[0])
+    optimiser, rates = way.optimiser_of(model.parameter_groups())
+    if way.adapt is not None:
+        model.adapt(optimiser, **way.adapt)
+    for iteration in range(STEPS):
+        inputs, targets = batch_of(own, dist.get_rank(), iteration)
+        own.network.loss(model(inputs), targets).backward()
+        optimiser.step()
+        rates.step()
+        optimiser.zero_grad()
+    return flat(own.model.parameters())
+
+
+def emulated(way: Way) -> Tensor:
+    """Parameters after the same training of all workers in one process."""
+    own = tiny()
+    schedule = way.levels(own.model.depth)
+    optimiser, rates = way.optimiser_of([{"params": bucket} for bucket in own.model.buckets if bucket])
+    emulation = Emulation(own.model, optimiser)
+    if way.adapt is not None:
+        emulation.adapt(**{"rate_power": 0.5, "count_samples": False} | way.adapt)
+    for iteration in range(STEPS):
+        batches = [batch_of(own, worker, iteration) for worker in range(WORKERS)]
+        emulation.iterate(schedule.levels(iteration), batches)
+        rates.step()
+    return flat(own.model.parameters())
+
+
+def all_trained(names: Sequence[str]) -> dict[str, Tensor]:
+    """By name of a way, the parameters at its end in this process."""
+    return {name: trained(WAYS[name]) for name in names}
