@@ -15,7 +15,7 @@ from jigsaw_opt.simulation.inputs.request import SimulationRequest, changed, rea
 from jigsaw_opt.sweeps.intervals import MeanInterval
 from jigsaw_opt.sweeps.job_times import JobChanges, job_changes
 from jigsaw_opt.sweeps.record import Record
-from jigsaw_opt.sweeps.simulations import task_of
+from jigsaw_opt.sweeps.simulations import raw_models_of, task_of
 from jigsaw_opt.sweeps.task import SweepTask
 from jigsaw_opt.sweeps.variants import Variant, reads_limits, variants
 from jigsaw_opt.text import nearest
@@ -89,7 +89,8 @@ class Advice:
     policies and changes that cannot be, with the reason. `otherwise`: what today's policy comes to with the one other
     option that is best for it; None where none is better than today's, or another policy than today's is not the best.
     `against_otherwise`: the change from that to the best policy, as in `PolicyFigures`. `job_changes`: what the best
-    policy changes against today's job by job, with the first seed; None where today's is the best.
+    policy changes against today's job by job, with the first seed; None where today's is the best. `raw_models`: models
+    whose iterations below full depth counted as whole ones in a simulation, as nobody knows what they are worth.
     """
 
     measure: str
@@ -104,6 +105,7 @@ class Advice:
     otherwise: PolicyFigures | None = None
     against_otherwise: MeanInterval | None = None
     job_changes: JobChanges | None = None
+    raw_models: tuple[str, ...] = ()
 
 
 class Advisor:
@@ -220,6 +222,7 @@ class Advisor:
             otherwise,
             against,
             self._job_changes(best, record),
+            raw_models_of(record.rows[key] for key in tasks & record.rows.keys()),
         )
 
     # Simulations --------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from jigsaw_opt.scheduling.policies import RECORDED
 from jigsaw_opt.scheduling.policy import choose
 from jigsaw_opt.simulation.engine.recorded import most_gpus
 from jigsaw_opt.sweeps.advice import MEASURES, Advice, Advisor, Effect
-from jigsaw_opt.sweeps.assumptions import assumptions, knows_lengths, seeds_told
+from jigsaw_opt.sweeps.assumptions import assumptions, efficiency_told, knows_lengths, seeds_told
 from jigsaw_opt.sweeps.intervals import MeanInterval
 from jigsaw_opt.sweeps.job_times import JobChanges
 from jigsaw_opt.text import agreeing, counted
@@ -207,6 +207,7 @@ def assumed(advisor: Advisor, advice: Advice) -> dict[str, str]:
     """Return what the figures rest on, each with its name."""
     found = dict(assumptions(advisor.settings[advisor.seeds[0]], advisor.policies))
     figures = (figure for policy in advice.policies for figure in policy.figures.values())
+    found["efficiency"] = efficiency_told(advisor.settings[advisor.seeds[0]].efficiency, advice.raw_models)
     return {**found, "seeds": seeds_told(advisor.seeds, figures, advisor.draws)}
 
 

@@ -6,12 +6,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
+from jigsaw_opt.scheduling.performance.protocol import RAW
 from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds
 from jigsaw_opt.scheduling.policy import choose
 from jigsaw_opt.simulation.engine.setting import Setting
+from jigsaw_opt.simulation.results.metrics import raw_told
 from jigsaw_opt.sweeps.advice import MEASURES
 from jigsaw_opt.sweeps.bench.summary import grouped
 from jigsaw_opt.sweeps.intervals import MeanInterval
+from jigsaw_opt.sweeps.simulations import raw_models_of
 from jigsaw_opt.sweeps.task import SweepTask
 from jigsaw_opt.sweeps.variants import reads_limits
 from jigsaw_opt.text import agreeing, counted
@@ -75,6 +78,14 @@ def knows_lengths(policy: str) -> bool:
     return choose(policy)[0].name in _KNOW_LENGTHS
 
 
+def efficiency_told(efficiency: str, raw_models: Sequence[str]) -> str:
+    """Return what iterations below full depth counted for."""
+    if efficiency == RAW:
+        return "raw: iterations below full depth count as whole ones"
+    told = raw_told(raw_models)
+    return f"goodput: an iteration counts by its progress beside one at full depth{told and f'; {told}'}"
+
+
 def _speeds(setting: Setting, speeds: TypeSpeeds) -> str:
     """Return how fast the types of the cluster are taken to be, and which durations are scaled."""
     types = dict.fromkeys(server.gpu_type for server in setting.cluster.servers)
@@ -124,5 +135,6 @@ def assumed_in_sweep(tasks: Sequence[SweepTask], rows: Iterable[Mapping[str, Any
     good = [row for row in rows if row.get("error") is None]
     cells = grouped(good, lambda row: (row["workload"], row["policy"])).values()
     values = [[row[key] for row in cell if row.get(key) is not None] for cell in cells for key in MEASURES]
+    yield "efficiency", efficiency_told(tasks[0].arguments[0].efficiency, raw_models_of(good))
     seeds = dict.fromkeys(int(task.labels["seed"]) for task in tasks)
     yield "seeds", seeds_told([*seeds], [MeanInterval.of(own) for own in values if own])

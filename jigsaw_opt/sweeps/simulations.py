@@ -28,6 +28,8 @@ _LABELS = ("workload", "policy", "seed")
 _HIDDEN = ("key",)
 _MEASURES = frozenset(field.name for field in fields(SimulationSummary))
 _JOB_TIMES = "job_times"
+_APART = ", "
+"""Separates names of models in a row."""
 _JOBS = "\n" + _JOB_TIMES
 """Added to the inputs of a simulation, so that its key differs where the times of its jobs are told."""
 
@@ -67,6 +69,7 @@ def measure(setting: Setting, with_jobs: bool = False) -> dict[str, Any]:
         if records.hindrance:  # measures of the jobs that ended are not those of the workload
             raise JigsawError(records.hindrance)
         outcome: dict[str, Any] = asdict(summarise(simulation.setting, records))
+        outcome["raw_models"] = _APART.join(records.raw_models)
         outcome |= {_JOB_TIMES: job_times(records)} if with_jobs else {}
     except (JigsawError, InvariantError) as error:
         outcome = {"error": str(error)}
@@ -86,6 +89,11 @@ def is_row(row: Mapping[str, Any]) -> bool:
         return False
     values = [value for name, value in row.items() if name != _JOB_TIMES and not isinstance(value, str)]
     return row.keys() >= _MEASURES and all(value is None or is_number(value) for value in values)
+
+
+def raw_models_of(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the names of models that any of some simulations counted raw, sorted."""
+    return tuple(sorted({name for row in rows for name in str(row.get("raw_models") or "").split(_APART) if name}))
 
 
 def cells(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -10,7 +10,14 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.simulation.engine.outages import server_outages
 from jigsaw_opt.simulation.engine.records import JobRecord, RoundRecord, SimulationOutcome
 from jigsaw_opt.simulation.engine.setting import Setting
-from jigsaw_opt.simulation.results.metrics import SimulationSummary, completion_us, fairness, restarts_so_far
+from jigsaw_opt.simulation.results.metrics import (
+    SimulationSummary,
+    completion_us,
+    fairness,
+    raw_told,
+    restarts_so_far,
+    with_efficiency,
+)
 from jigsaw_opt.text import called, counted, duration, printable
 from jigsaw_opt.views.colour import job_colour
 from jigsaw_opt.views.measures import MEASURES
@@ -63,6 +70,8 @@ def server_uses(setting: Setting, outcome: SimulationOutcome) -> list[list[tuple
 def findings(setting: Setting, outcome: SimulationOutcome) -> list[str]:
     """Return sentences on what reading left out, the last job, the longest wait, the most unfair and the idlest."""
     read = [f"Workload: {printable(line)}." for line in setting.workload.reading_told()]
+    if raw := raw_told(outcome.raw_models):
+        read.append(f"Progress: {raw}.")
     if not outcome.jobs:
         return ["No job has been submitted by the end of the simulation.", *read]
     return [
@@ -170,7 +179,10 @@ def _data(setting: Setting, outcome: SimulationOutcome, summary: SimulationSumma
         "workload": printable(setting.workload.name),
         "gpus": setting.gpu_count,
         "end": outcome.end_us,
-        "summary": [(*MEASURES[name], value) for name, value in asdict(summary).items()],
+        "summary": [
+            (with_efficiency(MEASURES[name].name, setting.efficiency, name), *MEASURES[name][1:], value)
+            for name, value in asdict(summary).items()
+        ],
         "completion": sorted(completion_us(setting, record) / _HOUR_US for record in ended),
         "charts": _charts(setting, outcome),
         "models": [{"name": printable(model), "colour": job_colour(k)} for k, model in enumerate(models)],

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from jigsaw_opt.scheduling.performance.protocol import RAW
 from jigsaw_opt.scheduling.policy import find, names
+from jigsaw_opt.simulation.results.metrics import with_efficiency
 from jigsaw_opt.sweeps.advice import MEASURES as ADVICE_MEASURES
 from jigsaw_opt.sweeps.advice_words import doubt, in_percent
 from jigsaw_opt.sweeps.intervals import MeanInterval
@@ -44,7 +46,10 @@ def advice_html(document: Mapping[str, Any]) -> str:
         "about": printable(
             "; ".join([*(assumed[key] for key in ("workload", "cluster") if key in assumed), simulations])
         ),
-        "measures": ADVICE_MEASURES,
+        "measures": {
+            key: with_efficiency(label, document["request"].get("efficiency", RAW), key)
+            for key, label in ADVICE_MEASURES.items()
+        },
         "meanings": {key: MEASURES[key].meaning for key in ADVICE_MEASURES},
         "described": described(policy["policy"] for policy in document["policies"]),
     }
@@ -141,7 +146,14 @@ def sweep_html(rows: Sequence[Mapping[str, Any]], assumed: Iterable[tuple[str, s
         "verdicts": [*verdicts(first, standings)],
         "about": f"{counted(len(rows), 'simulation')} of {counted(len(groups), 'workload')}",
         "workloads": workloads,
-        "measures": {key: {**MEASURES[key]._asdict(), "better": _better(key)} for key in ordered},
+        "measures": {
+            key: {
+                **MEASURES[key]._asdict(),
+                "name": with_efficiency(MEASURES[key].name, rows[0].get("efficiency", RAW), key),
+                "better": _better(key),
+            }
+            for key in ordered
+        },
         "policies": described(dict.fromkeys(row["policy"] for row in rows)),
         "assumed": [(printable(name), printable(text)) for name, text in assumed],
     }

@@ -186,7 +186,7 @@ def test_tables_hold_every_job_and_every_round() -> None:
         ("60.000000", "1", "4", "0"),
         ("120.000000", "0", "8", "1"),
     ]
-    document = json.loads(summary_json(made.under("fifo"), summarise(made, outcome)))
+    document = json.loads(summary_json(made.under("fifo"), summarise(made, outcome), outcome))
     assert document["policy"] == "fifo"
     assert document["jobs"] == 2
 

@@ -95,9 +95,9 @@ def test_a_pool_holds_narrow_jobs_beside_each_other() -> None:
     jobs = [trained("wide", "small", 4, 10), trained("left", "small", 2, 10), trained("right", "small", 2, 10)]
     share = Share((0, 1, 2), (0, 1, 2, 3), (StaircaseDepth(),) * 3)
     assert groups.refuses(share, jobs) is None
-    times_us = groups.iteration_us(share, jobs)
-    assert times_us is not None
-    wide, left, right = times_us
+    found = groups.iterations(share, jobs)
+    assert found is not None
+    wide, left, right = (one.us for one in found)
     assert wide == left == right
     alone = Profiled(boxes("v"), MODELS).alone_us(replace(jobs[0], iterations=1))
     assert alone <= wide < 2 * alone

@@ -109,7 +109,7 @@ def most_valuable(problem: PackingProblem) -> float:
             classes,
             sum(
                 problem.classes[c].weight * r
-                for c, r in zip(classes, coschedule.rates(coschedule.period_us), strict=True)
+                for c, r in zip(classes, coschedule.rates(coschedule.least_us), strict=True)
             ),
         )
         for coschedule in found
@@ -152,8 +152,9 @@ def test_timetables_are_no_faster_than_the_rates_that_none_beats() -> None:
     ]
     assert pairs
     for coschedule in pairs:
-        period = timetables.iteration_us(MIXED, 0, coschedule)
-        assert period is not None
+        found = timetables.whole_us(MIXED, 0, coschedule)
+        assert found is not None
+        (period,) = set(found)
         assert coschedule.period_us <= period <= coschedule.period_us * Fraction(11, 10)
     assert timetables.found == len(pairs)
 
@@ -164,7 +165,7 @@ def test_a_worker_that_keeps_its_level_gains_less_than_one_that_does_not() -> No
         for g in coschedules(MIXED, 0, references_us(MIXED, kinds(MIXED)[0]))
         if {k.model for k in g.kinds} == {"small", "large"}
     )
-    kept, chosen = (Timetables(n).iteration_us(MIXED, 0, pair) for n in (1, 16))
+    kept, chosen = (Timetables(n).whole_us(MIXED, 0, pair) for n in (1, 16))
     assert kept is not None
     assert chosen is not None
     assert chosen < kept
@@ -212,7 +213,7 @@ def test_free_levels_are_no_slower_than_the_staircase() -> None:
         coschedule = next(
             g for g in coschedules(problem, 0, references_us(problem, kinds(problem)[0])) if len(g.kinds) == 2
         )
-        periods.append(Timetables().iteration_us(problem, 0, coschedule))
+        periods.append(Timetables().whole_us(problem, 0, coschedule))
     assert periods[1] is not None
     assert periods[0] is not None
     assert periods[1] <= periods[0]
@@ -223,7 +224,7 @@ def test_prices_above_all_worth_leave_no_pattern() -> None:
     members = {kind: [c] for c, kind in enumerate(kinds(MIXED)[0])}
     pricing = Pricing(0, 4, found, list(range(len(found))), members, [c.weight for c in MIXED.classes])
     counts = [c.count for c in MIXED.classes]
-    rates = [coschedule.rates(coschedule.period_us) for coschedule in found]
+    rates = [coschedule.rates(coschedule.least_us) for coschedule in found]
     dear = Prices([0.0], [100.0] * 5)
     assert not list(pricing.patterns(dear, rates, counts))
     free = replace(dear, jobs=[0.0] * 5)

@@ -81,6 +81,7 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def _print(found: PolicyAdvice) -> None:
+    from jigsaw_opt.simulation.results.metrics import with_efficiency
     from jigsaw_opt.sweeps.advice_words import in_percent, settings_that_matter, with_knowledge
 
     print(f"{found}\n")
@@ -91,7 +92,8 @@ def _print(found: PolicyAdvice) -> None:
         figures = (policy.figures.get(name) for name in _SHOWN)
         shown = (None if one is None else f"{one.mean:.4g}" for one in figures)
         rows.append((with_knowledge(policy.policy), len(policy.seeds), *shown, told))
-    print_table(("policy", "seeds", *_SHOWN, f"change of {advice.measure}"), rows, ("seeds", *_SHOWN))
+    heads = tuple(with_efficiency(name, document["request"]["efficiency"]) for name in _SHOWN)
+    print_table(("policy", "seeds", *heads, f"change of {advice.measure}"), rows, ("seeds", *heads))
     tables = {
         ("setting", "from", "to", "", f"change of {advice.measure}"): [
             (one.setting, one.before, one.after, "choice" if one.chosen else "assumption", in_percent(one.percent))

@@ -22,7 +22,7 @@ from jigsaw_opt.text import counted
 
 if TYPE_CHECKING:
     from jigsaw_opt.simulation.engine.simulation import Simulation
-    from jigsaw_opt.simulation.results.metrics import SimulationSummary
+    from jigsaw_opt.simulation.results.result import SimulationResult
     from jigsaw_opt.sweeps.folder import SweepTables
 
 EXAMPLE = "jigsaw simulate --workload day --cluster 2x4 --policy fifo -o results"
@@ -52,6 +52,7 @@ ARGUMENTS: Arguments = {
 def run(arguments: argparse.Namespace) -> int:
     """Simulate, write the results, print the summary; a signal while it is under way leaves a snapshot instead."""
     from jigsaw_opt.simulation.results.folder import RESULTS, SNAPSHOT, ResultFolder
+    from jigsaw_opt.simulation.results.metrics import raw_told
     from jigsaw_opt.simulation.results.result import summary_tree
     from jigsaw_opt.simulation.simulate import simulate
     from jigsaw_opt.views.simulation_report import simulation_html
@@ -83,12 +84,10 @@ def run(arguments: argparse.Namespace) -> int:
     note(f"wrote {path}/{', '.join(RESULTS)}")
     if result.outcome.hindrance:
         note(f"{counted(result.summary.unfinished, 'job')} not ended: {result.outcome.hindrance}")
+    if raw := raw_told(result.outcome.raw_models):
+        note(raw)
     warn_of_policies([policy])
-    tell(
-        arguments.json,
-        summary_tree(result.setting, result.summary, result.outcome.hindrance),
-        lambda: _print(result.summary),
-    )
+    tell(arguments.json, summary_tree(result.setting, result.summary, result.outcome), lambda: _print(result))
     flush()
     return 0
 
@@ -131,11 +130,16 @@ def _progress(stack: ExitStack, simulation: Simulation) -> Callable[..., None]:
     return partial(progress.update, progress.add_task("jobs", total=len(simulation.setting.workload.jobs)))
 
 
-def _print(summary: SimulationSummary) -> None:
+def _print(result: SimulationResult) -> None:
     from dataclasses import asdict
 
-    measures = asdict(summary).items()
-    rows = [(name, f"{value:.4f}" if isinstance(value, float) else value) for name, value in measures]
+    from jigsaw_opt.simulation.results.metrics import with_efficiency
+
+    measures, counted = asdict(result.summary).items(), result.setting.efficiency
+    rows = [
+        (with_efficiency(name, counted), f"{value:.4f}" if isinstance(value, float) else value)
+        for name, value in measures
+    ]
     print_table(("measure", "value"), rows, ("value",))
 
 
@@ -164,7 +168,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
     )
     warn_of_policies(arguments.policy)
     _draw_sweep(found, arguments.output / REPORT)
-    return tell_sweep(arguments, found, _print_cells)
+    return tell_sweep(arguments, found, partial(_print_cells, arguments.efficiency or "goodput"))
 
 
 def _draw_sweep(found: SweepTables, path: Path) -> None:
@@ -184,8 +188,11 @@ def _line(row: Mapping[str, Any]) -> str:
     return f"{row['workload']} {row['policy']} seed {row['seed']}: {came_to(row)}"
 
 
-def _print_cells(cells: Rows) -> None:
+def _print_cells(efficiency: str, cells: Rows) -> None:
+    from jigsaw_opt.simulation.results.metrics import with_efficiency
+
     heads = ("workload", "policy", "runs", "errors", *_SHOWN)
     found = ([cell.get(head) for head in heads] for cell in cells)
     shown = ([f"{value:.4g}" if isinstance(value, float) else value for value in values] for values in found)
-    print_table(heads, shown, heads[2:])
+    told = tuple(with_efficiency(head, efficiency) for head in heads)
+    print_table(told, shown, told[2:])

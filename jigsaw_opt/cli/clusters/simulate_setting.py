@@ -24,6 +24,8 @@ SETTING: Arguments = {
     "--too-wide refuse|skip": f"{TOO_WIDE} (default: refuse)",
     "--speeds TYPE=SPEED,...": "how fast types of GPU are against each other, as in a100=1,v100=0.43, for jobs that"
     " state durations (default: estimates where the cluster has several types)",
+    "--efficiency goodput|raw": "what an iteration below full depth counts for: its progress by the efficiency of its"
+    " model, or a whole one (default: goodput)",
     "--failures mtbf=HOURS,mttr=HOURS[,links=HOURS][,checkpoint=SECONDS]|FILE": "servers, and links, that fail and"
     " come back: drawn by --seed, or events in CSV",
 }

@@ -61,9 +61,26 @@ class Coschedule:
     references_us: tuple[int, ...]
     period_us: Fraction
 
-    def rates(self, iteration_us: Fraction) -> tuple[float, ...]:
-        """Return the normalised progress of each job in unit time when each does an iteration in `iteration_us`."""
-        return tuple(float(reference / iteration_us) for reference in self.references_us)
+    @property
+    def least_us(self) -> tuple[Fraction, ...]:
+        """For each job, in microseconds, a time in which no timetable makes more progress than a whole iteration's."""
+        return (self.period_us,) * len(self.kinds)
+
+    def rates(self, whole_us: Sequence[Fraction]) -> tuple[float, ...]:
+        """Return the normalised progress of each job in unit time if that of a whole iteration takes `whole_us`."""
+        return tuple(float(known / own) for known, own in zip(self.references_us, whole_us, strict=True))
+
+
+def mean_progress(model: Model, levels: Sequence[Sequence[int]]) -> Fraction | None:
+    """Return the mean progress of iterations beside one at full depth, exactly; None below full depth where unknown.
+
+    `levels`: level of each worker, by iteration.
+    """
+    if all(level == model.depth for iteration in levels for level in iteration):
+        return Fraction(1)
+    if model.efficiency is None:
+        return None
+    return Fraction(sum(map(model.efficiency.progress, levels)), len(levels) * model.efficiency.most)
 
 
 def kinds(problem: PackingProblem) -> tuple[tuple[JobKind, ...], tuple[int, ...]]:

@@ -11,7 +11,7 @@ from jigsaw_opt.errors import UsageError, kind_of, not_together
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.workload import StageTimes
-from jigsaw_opt.scheduling.performance.protocol import Performance
+from jigsaw_opt.scheduling.performance.protocol import GOODPUT, Performance
 from jigsaw_opt.text import nearest
 
 KINDS = ("epochs", "goodput", "profiled", "seconds", "stages", "table")
@@ -60,11 +60,12 @@ def performance_for(
     speeds: str,
     drawing: bool = False,
     stages: Mapping[str, StageTimes] | None = None,
+    efficiency: str = GOODPUT,
 ) -> Performance | None:
     """Return the performance model; None where there is no server, or its figures stand in a trace still to be read.
 
     `models`: those of the instance that the cluster comes from. `drawing`: whether jobs get drawn models of it.
-    `stages`: those of the trace, once it is read.
+    `stages`: those of the trace, once it is read. `efficiency`: what an iteration below full depth counts for.
     """
     from jigsaw_opt.scheduling.performance.profiled import Profiled
 
@@ -84,7 +85,7 @@ def performance_for(
             "as by `jigsaw new --cluster 4x8:a100 --job a:resnet50:1:1 -o FILE`, and give it as the cluster",
             code="missing-option",
         )
-    return performance
+    return performance.counting(efficiency) if isinstance(performance, Profiled) else performance
 
 
 def _made(given: Performance | Callable[[Cluster], Performance], cluster: Cluster) -> Performance:

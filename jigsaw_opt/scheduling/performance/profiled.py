@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from itertools import accumulate
 from pathlib import Path
 
@@ -13,10 +14,11 @@ from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.costs import needed_bytes, transfer_us
 from jigsaw_opt.problem.depth import FullDepth
 from jigsaw_opt.problem.model import Model
+from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.memo import memoised
-from jigsaw_opt.scheduling.performance.protocol import ByIterations, Speed, rate_of
+from jigsaw_opt.scheduling.performance.protocol import GOODPUT, RAW, ByIterations, Speed, rate_of
 from jigsaw_opt.scheduling.performance.shared_gpus import SharedGpus
 from jigsaw_opt.solvers.allocation.packing.generation import ITERATIONS, Timetables
 from jigsaw_opt.text import nearest
@@ -29,19 +31,27 @@ class Profiled(ByIterations):
     after the other over the ring of its servers (specification: ring), without contention. Everything else has a
     timetable.
 
-    `needs_links`: true: nothing tells how fast jobs on servers are that no links join, so that none can be simulated.
+    `efficiency`: whether iterations below full depth count by their progress where a model's efficiency tells it
+    (``goodput``), or as whole ones (``raw``); `models` are without efficiency then. `needs_links`: true: nothing tells
+    how fast jobs on servers are that no links join, so that none can be simulated.
     `timetables`: timetables of coschedules, by iterations in a period, that policies of these models have found.
     """
 
     name = "profiled"
     needs_links = True
 
-    def __init__(self, cluster: Cluster, models: Mapping[str, Model]) -> None:
-        self.cluster = cluster
+    def __init__(self, cluster: Cluster, models: Mapping[str, Model], efficiency: str = GOODPUT) -> None:
+        self.cluster, self.efficiency, self._given = cluster, efficiency, models
+        if efficiency == RAW:
+            models = {name: altered(model, efficiency=None) for name, model in models.items()}
         self.figures = self.models = models
         self._shared = SharedGpus(cluster, models)
         self._routes = self._shared.routes
         self.timetables = {iterations: Timetables(iterations) for iterations in (1, ITERATIONS)}
+
+    def counting(self, efficiency: str) -> Profiled:
+        """Return the same models, with iterations below full depth counted as `efficiency` says."""
+        return self if efficiency == self.efficiency else Profiled(self.cluster, self._given, efficiency)
 
     def unknown(self, job: TraceJob) -> str | None:
         """Return what is unknown of a job: its model, a GPU that can run it, or its number of iterations."""
@@ -92,11 +102,11 @@ class Profiled(ByIterations):
         if not self._timetabled(share, jobs):
             iteration_us, exchange_us = self._alone_on(share, jobs[0])
             return (Speed(rate_of(iteration_us), None, exchange_us / iteration_us),)
-        times_us = self._shared.iteration_us(share, jobs)
-        assert times_us is not None  # the engine has asked `refuses`
-        speeds = [Speed(rate_of(us)) for us in times_us]
+        found = self._shared.iterations(share, jobs)
+        assert found is not None  # the engine has asked `refuses`
+        speeds = [Speed(rate_of(one.us, one.progress or Fraction(1)), is_raw=one.progress is None) for one in found]
         if share.slowdown is not None:  # the foreground uses links as long as alone, jobs of one GPU use none
-            exposed = self._alone_on(share, jobs[0])[1] / float(times_us[0])
+            exposed = self._alone_on(share, jobs[0])[1] / float(found[0].us)
             speeds[0] = replace(speeds[0], exchange=exposed)
         return tuple(speeds)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Protocol, runtime_checkable
 
@@ -11,7 +12,10 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 
 UNITS = 10**15
-"""Units of work in an iteration."""
+"""Units of work in an iteration at full depth."""
+GOODPUT, RAW = EFFICIENCIES = ("goodput", "raw")
+"""What an iteration below full depth counts for: its progress, where an efficiency tells it, or a whole one."""
+_WHOLE = Fraction(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,24 +24,29 @@ class Speed:
 
     `rate`: units of work a microsecond, at least 1. `until`: work done, in units, from which on another speed holds and
     is asked for; None if this one holds to the end. `exchange`: share of the time, from 0 to 1, in which the job uses
-    links between servers; contention stretches this part.
+    links between servers; contention stretches this part. `is_raw`: iterations below full depth count as whole ones, as
+    nobody knows what they are worth.
     """
 
     rate: int
     until: int | None = None
     exchange: float = 0.0
+    is_raw: bool = False
 
     def stretched(self, factor: float) -> Speed:
         """Return the speed where exchanges between servers take `factor` times as long."""
         if factor == 1.0 or self.exchange == 0.0:
             return self
         slower = max(1, round(self.rate / (1.0 + self.exchange * (factor - 1.0))))
-        return Speed(slower, self.until, self.exchange)
+        return replace(self, rate=slower)
 
 
-def rate_of(iteration_us: int | float | Fraction) -> int:
-    """Return units a microsecond, to the nearest one, of a job whose iterations take `iteration_us`."""
-    return max(1, round(UNITS / iteration_us))
+def rate_of(iteration_us: int | float | Fraction, progress: Fraction = _WHOLE) -> int:
+    """Return units a microsecond of a job whose iterations take `iteration_us`, to the nearest one.
+
+    `progress`: of an iteration beside one at full depth, on average; where it is below 1, units are rounded down.
+    """
+    return max(1, round(UNITS / iteration_us) if progress == 1 else math.floor(UNITS * progress / iteration_us))
 
 
 @runtime_checkable

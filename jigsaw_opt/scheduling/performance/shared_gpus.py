@@ -26,7 +26,7 @@ from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.solvers.allocation.packing.generation import ITERATIONS, shortest_period
+from jigsaw_opt.solvers.allocation.packing.generation import ITERATIONS, MeanIteration, fastest_iterations
 
 Place = tuple[tuple[int, int], ...]
 """Servers by number with the GPUs used of each, ascending."""
@@ -38,7 +38,7 @@ class SharedGpus:
     def __init__(self, cluster: Cluster, models: Mapping[str, Model]) -> None:
         self.cluster, self.models, self.routes = cluster, models, Routes(cluster)
         self._server_of = cluster.gpus.server_of
-        self._periods: dict[object, Fraction | None] = {}
+        self._turns: dict[object, Sequence[MeanIteration] | None] = {}
         self._filled: dict[object, Mapping[str, Fraction] | None] = {}
 
     def place(self, gpus: Iterable[int]) -> Place:
@@ -57,32 +57,34 @@ class SharedGpus:
             return f"the foreground job asks for {front.gpus} GPUs and the share has {len(share.gpus)}"
         if share.slowdown is not None and (not 1 <= len(back) <= front.gpus or any(job.gpus > 1 for job in back)):
             return "background jobs of a share have one GPU each, and not the same one"
-        if self.iteration_us(share, jobs) is not None:
+        if self.iterations(share, jobs) is not None:
             return None
         filled = "memory or holes do not suffice for these jobs"
         return "no timetable of these jobs was found" if share.slowdown is None else filled
 
-    def iteration_us(self, share: Share, jobs: Sequence[TraceJob]) -> Sequence[Fraction] | None:
-        """Return the mean time of an iteration of each job; None where none was found, for want of memory as a rule.
+    def iterations(self, share: Share, jobs: Sequence[TraceJob]) -> Sequence[MeanIteration] | None:
+        """Return the iterations of each job; None where no timetable was found, for want of memory as a rule.
 
-        Microseconds of each job, in the order of `jobs`. Without a foreground iterations take turns one to one.
+        They are in the order of `jobs`. Without a foreground iterations take turns one to one.
         """
         place = self.place(share.gpus)
         if share.slowdown is None:
             depths = map(share.depth, share.jobs)
-            members = sorted(((job.model, job.gpus, depth) for job, depth in zip(jobs, depths, strict=True)), key=str)
-            key: object = (tuple(members), self._kind(place))
-            if key not in self._periods:
-                self._periods[key] = self._period(place, members)
-            period = self._periods[key]
-            return None if period is None else (period,) * len(jobs)
+            members = [(job.model, job.gpus, depth) for job, depth in zip(jobs, depths, strict=True)]
+            order = sorted(range(len(jobs)), key=lambda k: str(members[k]))
+            key: object = (tuple(members[k] for k in order), self._kind(place))
+            if key not in self._turns:
+                self._turns[key] = self._in_turn(place, [members[k] for k in order])
+            turns = self._turns[key]
+            return turns and [turns[order.index(k)] for k in range(len(jobs))]
         front, *back = jobs
         models = tuple(sorted({job.model for job in back}))
         key = (front.model, models, share.slowdown, self._kind_filled(place))
         if key not in self._filled:
             self._filled[key] = self._insert(front.model, models, place, share.slowdown)
         found = self._filled[key]
-        return None if found is None else (found[_FOREGROUND], *(found[_named(job.model)] for job in back))
+        names = (_FOREGROUND, *(_named(job.model) for job in back))
+        return None if found is None else [MeanIteration(found[name], Fraction(1)) for name in names]
 
     def _part(self, place: Place) -> Cluster:
         """Return the servers of a place with the GPUs used of them, and the links between them.
@@ -116,12 +118,11 @@ class SharedGpus:
     def _hardware(self, number: int, used: int) -> Server:
         return altered(self.cluster.servers[number], name="", gpus=used)
 
-    def _period(self, place: Place, members: Sequence[tuple[str, int, Depth]]) -> Fraction | None:
+    def _in_turn(self, place: Place, members: Sequence[tuple[str, int, Depth]]) -> Sequence[MeanIteration] | None:
         free = any(isinstance(depth, FreeDepth) for _, _, depth in members)
         iterations = ITERATIONS if free else 1
         jobs = tuple(Job(f"j{k}", model, gpus, iterations, depth=d) for k, (model, gpus, d) in enumerate(members))
-        period = shortest_period(self._instance(place, jobs))
-        return None if period is None else Fraction(period, iterations)
+        return fastest_iterations(self._instance(place, jobs))
 
     def _insert(self, front: str, back: Sequence[str], place: Place, slowdown: float) -> Mapping[str, Fraction] | None:
         first = Job(_FOREGROUND, front, sum(used for _, used in place), 1)

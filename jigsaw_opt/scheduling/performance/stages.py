@@ -85,7 +85,13 @@ class Stages(ByIterations):
         order = sorted(range(len(group)), key=group.__getitem__)
         found = group_round(tuple(group[k] for k in order), "planned" if share.depths else "published")
         often = dict(zip(order, found.iterations, strict=True))
-        return tuple(Speed(rate_of(found.time_us / often[k] / self._factor(share, jobs[k]))) for k in range(len(group)))
+        return tuple(
+            Speed(
+                rate_of(found.time_us / often[k] / self._factor(share, job)),
+                is_raw=found.staircase and depth != FullDepth(),
+            )
+            for k, (job, depth) in enumerate(zip(jobs, depths, strict=True))
+        )
 
     def _factor(self, share: Share, job: TraceJob) -> float:
         return 1.0 if self.type_speeds is None else float(self.type_speeds.factor(job, self._type_of[share.gpus[0]]))

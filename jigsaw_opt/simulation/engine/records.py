@@ -103,7 +103,8 @@ class SimulationOutcome(Kept):
     `end_us`: the time up to which it ran. `jobs`: in the order of the workload. `uses`: whenever the GPUs of a server
     that are held became more or fewer, in order of time; none are held before. `losses`: what failures took from jobs,
     by number; a snapshot has them among the failures. `hindrance`: what keeps a job from ever running, so that the
-    simulation could not end all jobs; else empty.
+    simulation could not end all jobs; else empty. `raw_models`: names of models whose iterations below full depth were
+    counted as whole ones because nobody knows what they are worth.
     """
 
     end_us: int = 0
@@ -113,6 +114,7 @@ class SimulationOutcome(Kept):
     uses: list[ServerUse] = field(default_factory=list)
     losses: dict[int, Loss] = field(default_factory=dict)
     hindrance: str = ""
+    raw_models: tuple[str, ...] = ()
 
     def held_us(self) -> Counter[int]:
         """Return for how long each job held GPUs, by number."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.performance import Contention, Performance
+from jigsaw_opt.scheduling.performance.protocol import GOODPUT, RAW
 from jigsaw_opt.scheduling.policy import (
     JOB_FIELDS,
     RESTART_US,
@@ -56,6 +57,11 @@ class Setting(ClusterSetting):
         return getattr(self.performance, "needs_links", False)
 
     @property
+    def efficiency(self) -> str:
+        """What an iteration below full depth counts for: its progress (``goodput``), or a whole one (``raw``)."""
+        return str(getattr(self.performance, "efficiency", self.words.get("efficiency", GOODPUT)))
+
+    @property
     def for_policy(self) -> PolicySetting:
         """What a policy may know of it."""
         times = self.round_us, self.restart_us
@@ -89,7 +95,8 @@ class Setting(ClusterSetting):
         numbers = (self.round_us, self.restart_us, self.seed)
         failures = () if self.failures is None else (self.failures,)
         name = None if self.policy is None else self.policy.name
-        return repr((parts, numbers, name, sorted(self.options.items()), *failures))
+        raw = (RAW,) if self.efficiency == RAW else ()
+        return repr((parts, numbers, name, sorted(self.options.items()), *failures, *raw))
 
 
 def reading_told(settings: Iterable[Setting], waiting: Sequence[TraceJob] = ()) -> list[str]:

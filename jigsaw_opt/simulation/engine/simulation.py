@@ -12,6 +12,7 @@ from collections.abc import Callable
 from jigsaw_opt.errors import JigsawError, UsageError, missing_option
 from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.performance.protocol import GOODPUT
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.policy import JobState, Observation
 from jigsaw_opt.scheduling.policy_at_work import PolicyAtWork
@@ -102,6 +103,7 @@ class Simulation:
         self._failing.check(self._event_log.held.at(self.now_us), self.outcome.losses, self.now_us)
         self.outcome.jobs.sort(key=lambda record: record.index)
         self.outcome.end_us = self.now_us
+        self.outcome.raw_models = tuple(self._under_way.raw_models) if self.setting.efficiency == GOODPUT else ()
         return self.outcome
 
     # Putting aside ------------------------------------------------------------------------------------------
@@ -123,6 +125,7 @@ class Simulation:
             "trigger": self._trigger.plain(),
             "books": self._event_log.plain(),
             "idle_rounds": self._idle_rounds,
+            "raw_models": list(self._under_way.raw_models),
             "scheduler": self._policy.state(),
             **({"held": [[k, self._statistics[k].crowd_before] for k in held]} if self._arrivals.constrained else {}),
             **self._failing.plain(self._under_way, self._event_log),
@@ -172,6 +175,7 @@ class Simulation:
             active = self._active[tree["job"]]
             times = tree["start_us"], tree["settled_us"]
             self._under_way.running[active.index] = Running.begun(active, self.setting, active.done, *times)
+        self._under_way.raw_models = dict.fromkeys(state["raw_models"])
         self._under_way.begin(shares, self.now_us)
 
     # Time ---------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import Any, TypedDict
@@ -23,6 +24,7 @@ from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.performance import Contention, Performance
 from jigsaw_opt.scheduling.performance.kinds import SPEEDS, performance_for
 from jigsaw_opt.scheduling.performance.profiled import Profiled
+from jigsaw_opt.scheduling.performance.protocol import EFFICIENCIES, GOODPUT
 from jigsaw_opt.scheduling.policies import RECORDED
 from jigsaw_opt.scheduling.policy import Policy, choose
 from jigsaw_opt.simulation.engine.outages import Failures, failures_of
@@ -56,6 +58,7 @@ class GivenParts(TypedDict, total=False):
     columns: str
     too_wide: str
     speeds: str
+    efficiency: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,9 @@ class SimulationRequest:
         Whether to ``refuse`` a workload with a job that needs more GPUs than there are, or to ``skip`` the job.
     speeds
         How fast types of GPU are against each other, as in ``a100=1,v100=0.43``.
+    efficiency
+        Whether an iteration below full depth counts by its progress, where its model's efficiency tells it
+        (``goodput``), or as a whole one (``raw``).
 
     Raises
     ------
@@ -110,6 +116,7 @@ class SimulationRequest:
     columns: str = ""
     too_wide: str = "refuse"
     speeds: str = ""
+    efficiency: str = GOODPUT
 
     def __post_init__(self) -> None:
         require_fields(self)
@@ -135,6 +142,9 @@ class SimulationRequest:
         if self.too_wide not in TOO_WIDE:
             told = f"what becomes of jobs that are too wide is {' or '.join(TOO_WIDE)}, not {self.too_wide!r}"
             report.add("too_wide", told, code="unknown-value")
+        if self.efficiency not in EFFICIENCIES:
+            told = f"what iterations count for is {' or '.join(EFFICIENCIES)}, not {self.efficiency!r}"
+            report.add("efficiency", told, code="unknown-value")
         if self.columns and isinstance(self.workload, Workload):
             told = "names of columns are those of a file, and the workload is an object"
             report.add("columns", told, code="unsupported")
@@ -248,14 +258,15 @@ def _read(asked: SimulationRequest, problems: Problems) -> Setting | None:
     with problems.of("failures"):
         failures = failures_of(asked.failures, cluster, asked.seed)
     with problems.of("performance"):
-        performance = performance_for(asked.performance, cluster, models, asked.speeds, asked.draw_models)
+        make = partial(performance_for, asked.performance, cluster, models, asked.speeds, efficiency=asked.efficiency)
+        performance = make(drawing=asked.draw_models)
     accept = _acceptance(asked, cluster, performance) if cluster.servers else anything
     given = asked.workload
     with problems.of(given if isinstance(given, str) else "workload", argument="workload"):
         workload = read_workload(given, asked.columns, accept)
         if not problems:
             stages = workload.stages
-            known = performance or performance_for(asked.performance, cluster, models, asked.speeds, stages=stages)
+            known = performance or make(stages=stages)
             assert known is not None  # as the trace is read
             workload = fitted(
                 workload, cluster, known, asked.foreground_gpus, asked.seed if asked.draw_models else None

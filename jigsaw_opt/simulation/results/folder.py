@@ -27,7 +27,7 @@ from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.engine.simulation import Simulation
 from jigsaw_opt.simulation.results.result import SimulationResult, jobs_csv, result_of, rounds_csv, summary_json
 
-_FORMAT = "jigsaw-snapshot/5"
+_FORMAT = "jigsaw-snapshot/6"
 _SHAPE = fields(
     format={"const": _FORMAT}, inputs=TEXT, state_sha256=TEXT, time_us=whole(), ended=whole(), state=ANYTHING
 )
@@ -164,7 +164,7 @@ class ResultFolder:
         setting, outcome = result.setting, result.outcome
         (self.path / SUMMARY).unlink(missing_ok=True)
         report = None if self.report is None else self.report(result)
-        text = summary_json(setting, result.summary, outcome.hindrance)
+        text = summary_json(setting, result.summary, outcome)
         for name, content in zip(RESULTS, (jobs_csv(setting, outcome), rounds_csv(outcome), report, text), strict=True):
             if content is not None:
                 write_atomically(self.path / name, content.encode())

@@ -13,6 +13,7 @@ from typing import Any
 from jigsaw_opt.simulation.engine.outages import down_gpu_us
 from jigsaw_opt.simulation.engine.records import JobRecord, SimulationOutcome
 from jigsaw_opt.simulation.engine.setting import Setting
+from jigsaw_opt.text import agreeing, printable
 
 _HOUR_US = 3_600_000_000
 
@@ -27,7 +28,8 @@ class SimulationSummary:
     its runs too, and how many GPUs that job asks for. `makespan_h`: hours from the first submission to the end: the
     last of a job, or where the simulation was stopped. `gpu_hours, mean_gpu_hours`: GPU-hours held, in all and a job
     submitted. `utilisation`: GPU time held as a share of that of the cluster, from the first submission to the end.
-    `cluster_efficiency`: work done, in GPU time that it takes alone at full depth, as a share of the cluster's.
+    `cluster_efficiency`: work done, in GPU time that it takes alone at full depth, as a share of the cluster's; what an
+    iteration below full depth counts for, the setting's `efficiency` says.
     `worst_fairness, unfair_share`: greatest finish-time fairness of a job, and the share of the jobs with more than 1.
     `restarts, mean_restarts`: starts of jobs on other GPUs or after a wait but their first ones, in all and a job
     submitted. `rounds`: how often the policy was asked. `median_policy_ms, p95_policy_ms`: CPU time of the policy in a
@@ -77,6 +79,24 @@ class SimulationSummary:
     idle_gpu_hours: float
     useful_gpu_hours: float
     availability: float
+
+
+def with_efficiency(name: str, efficiency: str, key: str = "") -> str:
+    """Return what a measure is called, and for cluster efficiency what iterations counted for.
+
+    `key`: its field, where `name` is another word for it.
+    """
+    return f"{name} ({efficiency})" if (key or name) == "cluster_efficiency" else name
+
+
+def raw_told(models: Sequence[str]) -> str:
+    """Return a sentence on models whose iterations below full depth were counted as whole ones; empty for none."""
+    if not models:
+        return ""
+    return (
+        f"iterations below full depth count as whole ones for {agreeing(len(models), 'model', 'models')}"
+        f" {', '.join(map(printable, models))}, of which no efficiency is known"
+    )
 
 
 def summarise(setting: Setting, outcome: SimulationOutcome) -> SimulationSummary:

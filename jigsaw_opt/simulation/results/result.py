@@ -19,6 +19,7 @@ from jigsaw_opt.simulation.results.metrics import (
     fairness,
     run_slowdown,
     summarise,
+    with_efficiency,
 )
 from jigsaw_opt.text import html_table, json_text, printable
 
@@ -70,8 +71,12 @@ class SimulationResult:
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the measures that are known, by name."""
         measures = {name: value for name, value in asdict(self.summary).items() if value is not None}
+        counted = self.setting.efficiency
         return html_table(
-            {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in measures.items()}
+            {
+                with_efficiency(name, counted): f"{value:.4g}" if isinstance(value, float) else value
+                for name, value in measures.items()
+            }
         )
 
 
@@ -91,18 +96,20 @@ def rounds_csv(outcome: SimulationOutcome) -> str:
     return _csv(_ROUNDS, _round_rows(outcome))
 
 
-def summary_tree(setting: Setting, summary: SimulationSummary, hindrance: str = "") -> dict[str, object]:
-    """Return the measures after what the simulation was of, and what its workload left out and decided, by reason.
+def summary_tree(setting: Setting, summary: SimulationSummary, outcome: SimulationOutcome) -> dict[str, object]:
+    """Return the measures after what the simulation was of, what kept jobs from running and which were counted raw.
 
-    `hindrance`: what keeps a job from ever running, as in the outcome; empty for nothing.
+    What its workload left out and decided is told too, by reason.
     """
     read = {"left_out": _printable(setting.workload.left_out), "remarks": _printable(setting.workload.remarks)}
-    return {**setting.words, **asdict(summary), "hindrance": printable(hindrance), **read}
+    kept, raw = printable(outcome.hindrance), [printable(name) for name in outcome.raw_models]
+    words = {**setting.words, "efficiency": setting.efficiency}
+    return {**words, **asdict(summary), "hindrance": kept, "raw_models": raw, **read}
 
 
-def summary_json(setting: Setting, summary: SimulationSummary, hindrance: str = "") -> str:
+def summary_json(setting: Setting, summary: SimulationSummary, outcome: SimulationOutcome) -> str:
     """Return `summary_tree` as the text of a JSON document."""
-    return json_text(summary_tree(setting, summary, hindrance), indent=2, allow_nan=True) + "\n"
+    return json_text(summary_tree(setting, summary, outcome), indent=2, allow_nan=True) + "\n"
 
 
 def _printable(counts: Mapping[str, int]) -> dict[str, int]:

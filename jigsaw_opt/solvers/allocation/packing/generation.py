@@ -21,6 +21,7 @@ from jigsaw_opt.formulations.packing.coscheduling import (
     coschedule_instance,
     coschedules,
     kinds,
+    mean_progress,
     references_us,
 )
 from jigsaw_opt.formulations.packing.master import Column, CoscheduledClasses, ServerPattern, column, master
@@ -52,33 +53,58 @@ class Timetables:
 
     iterations: int = ITERATIONS
     found: int = field(default=0, init=False)
-    _periods: dict[tuple[object, ...], Fraction | None] = field(default_factory=dict, init=False)
+    _speeds: dict[tuple[object, ...], tuple[MeanIteration, ...] | None] = field(default_factory=dict, init=False)
 
-    def iteration_us(self, problem: PackingProblem, number: int, coschedule: Coschedule) -> Fraction | None:
-        """Return the time in which each job of a coschedule does an iteration, in microseconds; None without a plan.
+    def whole_us(self, problem: PackingProblem, number: int, coschedule: Coschedule) -> tuple[Fraction, ...] | None:
+        """Return for each job of a coschedule the time in which it makes the progress of a whole iteration.
 
-        `coschedule`: kinds of jobs that share GPUs.
+        In microseconds; None without a plan. `coschedule`: kinds of jobs that share GPUs.
         """
         if len(coschedule.kinds) == 1:
-            return coschedule.period_us  # Alone at full depth there is nothing to decide, and the period is exact.
+            return (coschedule.period_us,)  # Alone at full depth there is nothing to decide, and the period is exact.
         own = problem.types[number]
         key = (coschedule.kinds, coschedule.site, altered(own.server, name="", gpus=1), own.bandwidth, own.latency_us)
-        if key not in self._periods:
+        if key not in self._speeds:
             members = [(kind, problem.models[kind.model]) for kind in coschedule.kinds]
-            period = shortest_period(coschedule_instance(own, members, coschedule.site, self.iterations))
-            self._periods[key] = None if period is None else Fraction(period, self.iterations)
+            self._speeds[key] = fastest_iterations(coschedule_instance(own, members, coschedule.site, self.iterations))
             self.found += 1
-        return self._periods[key]
+        found = self._speeds[key]
+        return None if found is None else tuple(one.whole_us for one in found)
 
 
-def shortest_period(instance: Instance) -> int | None:
-    """Return the period of the shortest plan of a cyclic instance that was found; None where none was.
+class MeanIteration(NamedTuple):
+    """The iterations of a job in a timetable.
 
+    `us`: mean time of one, in microseconds. `progress`: mean progress of one beside an iteration at full depth; None
+    where some are below full depth and nobody knows what these are worth.
+    """
+
+    us: Fraction
+    progress: Fraction | None
+
+    @property
+    def whole_us(self) -> Fraction:
+        """Time in which the job makes the progress of an iteration at full depth; unknown ones count as whole."""
+        return self.us if self.progress is None else self.us / self.progress
+
+
+def fastest_iterations(instance: Instance) -> tuple[MeanIteration, ...] | None:
+    """Return the iterations of each job in the best plan of a cyclic instance that was found; None where none was.
+
+    The best one has the greatest sum of the jobs' rates of progress, so the shortest period where all count as whole.
     List scheduling begins from levels near the staircase. Where a rule is free it begins also from the staircase
     itself, which the plain free rule allows, and from the levels that keep GPUs busy least.
     """
     plans = [plan for plan in map(partial(cyclic_plan, instance), _variants(instance)) if plan is not None]
-    return min((plan.objective for plan in plans), default=None)
+    found = [tuple(_mean_iterations(instance, plan)) for plan in plans]
+    return max(found, key=lambda jobs: sum(1 / job.whole_us for job in jobs), default=None)
+
+
+def _mean_iterations(instance: Instance, plan: Plan) -> Iterator[MeanIteration]:
+    levels = {planned.name: planned.levels for planned in plan.jobs}
+    for job in instance.data_parallel:
+        progress = mean_progress(instance.models[job.model], levels[job.name])
+        yield MeanIteration(Fraction(plan.objective, job.iterations), progress)
 
 
 def cyclic_plan(instance: Instance, operations: Operations) -> Plan | None:
@@ -176,7 +202,7 @@ class Generation:
             members.setdefault(found[kind], []).append(number)
         catalogue = _catalogue(problem, found, memory)
         self.coschedules, self.on_type = [each for _, each in catalogue], [number for number, _ in catalogue]
-        self.rates = [coschedule.rates(coschedule.period_us) for coschedule in self.coschedules]
+        self.rates = [coschedule.rates(coschedule.least_us) for coschedule in self.coschedules]
         self.counts = [c.count for c in problem.classes]
         self.bound = float("inf")
         self.columns: dict[ServerPattern, None] = {}
@@ -251,8 +277,8 @@ class Generation:
         if self._certified[number]:
             return False
         coschedule = self.coschedules[number]
-        period = self.memory.timetables.iteration_us(self.problem, self.on_type[number], coschedule)
-        self.rates[number] = coschedule.rates(period) if period is not None else (0.0,) * len(coschedule.kinds)
+        whole_us = self.memory.timetables.whole_us(self.problem, self.on_type[number], coschedule)
+        self.rates[number] = coschedule.rates(whole_us) if whole_us else (0.0,) * len(coschedule.kinds)
         self._certified[number] = True
         return True
 

@@ -1,0 +1,112 @@
+"""Iterations below full depth count by their progress, and models of which nobody knows it are told."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.documents import save_instance
+from jigsaw_opt.problem.cluster import Cluster, Server
+from jigsaw_opt.problem.depth import StaircaseDepth
+from jigsaw_opt.problem.efficiency import Efficiency
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.model import Model, Segment
+from jigsaw_opt.problem.workload import TraceJob, Workload
+from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.performance import UNITS, rate_of
+from jigsaw_opt.scheduling.performance.profiled import Profiled
+from jigsaw_opt.simulation.engine.setting import Setting
+from jigsaw_opt.simulation.engine.simulation import Simulation
+from jigsaw_opt.simulation.results.folder import restore, snapshot
+from jigsaw_opt.simulation.results.metrics import summarise
+from jigsaw_opt.simulation.simulate import simulate
+from tests.refusals import misuse, refuses
+from tests.simulation.cases import Scripted, run
+from tests.simulation.resumable import MODELS, segmented
+
+NOISY = Efficiency((1000, 1000), (1, 1))
+"""Half of the workers make two thirds of the progress of a bucket, so a half and two thirds of it without noise."""
+BOX = Cluster((Server("s", "v", 2, 10**9, 10**12),))
+PLAIN = Model(tuple(Segment(f"s{k}", {"v": 100}, {"v": 200}, 10**6, 0) for k in range(2)))
+PAIR = Share((0, 1), (0, 1), (StaircaseDepth(),) * 2)
+HELD = Scripted(lambda seen: Decision((PAIR,)))
+
+
+def setting(efficiency: Efficiency | None, counted: str = "goodput", iterations: int = 700) -> Setting:
+    models = {"net": replace(PLAIN, efficiency=efficiency), "other": PLAIN}
+    jobs = tuple(TraceJob(name, 0, "net", 2, iterations) for name in "ab")
+    return Setting(BOX, Workload("w", jobs), Profiled(BOX, models, counted), restart_us=0)
+
+
+def ends_us(where: Setting) -> tuple[int, int]:
+    first, second = (record.finish_us for record in run(where, HELD).jobs)
+    assert first is not None
+    assert second is not None
+    return first, second
+
+
+def test_a_job_at_the_staircase_takes_as_many_more_iterations_as_they_are_worth_less() -> None:
+    # Two workers at levels 1 and 2: both reach the first bucket, and one the second, which is worth
+    # (1 / (1 + 1)) / (2 / (2 + 1)) = 3/4 of its progress. So 700 whole iterations are (700 / (7/8)) = 800 of these.
+    (period_us, progress), second = Profiled(BOX, {"net": replace(PLAIN, efficiency=NOISY)})._shared.iterations(
+        PAIR, [TraceJob(name, 0, "net", 2, 1) for name in "ab"]
+    ) or ((0, 0), None)
+    assert progress == Fraction(7, 8)
+    assert second == (period_us, progress)
+    assert ends_us(setting(NOISY, "raw")) == (700 * period_us,) * 2
+    assert ends_us(setting(NOISY)) == (800 * period_us,) * 2
+    assert ends_us(setting(Efficiency((0, 0), (1, 1)))) == (700 * period_us,) * 2
+
+
+def test_rates_of_partial_iterations_are_rounded_down_and_never_to_nothing() -> None:
+    assert rate_of(Fraction(3), Fraction(1, 2)) == UNITS // 6 < Fraction(UNITS, 6)
+    assert rate_of(7, Fraction(2, 3)) == 2 * UNITS // 21
+    assert rate_of(10 * UNITS, Fraction(1, 2)) == 1
+
+
+def test_models_without_an_efficiency_count_raw_and_are_named_where_a_job_ran_below_full_depth() -> None:
+    unknown, known, raw = setting(None), setting(NOISY), setting(None, "raw")
+    assert ends_us(unknown) == ends_us(raw)
+    assert run(unknown, HELD).raw_models == ("net",)
+    assert run(known, HELD).raw_models == run(raw, HELD).raw_models == ()
+    whole = replace(PAIR, depths=())
+    assert run(unknown, Scripted(lambda seen: Decision((whole,)))).raw_models == ()
+
+
+def test_efficiency_of_the_cluster_is_of_progress() -> None:
+    found = [summarise(where, run(where, HELD)).cluster_efficiency for where in (setting(NOISY), setting(NOISY, "raw"))]
+    assert found[0] == pytest.approx(found[1] * 7 / 8)
+
+
+def test_a_snapshot_keeps_which_models_were_counted_raw_and_is_of_one_way_to_count() -> None:
+    where = replace(segmented(), restart_us=0).under("jigsaw:depth=free")
+    simulation = Simulation(where)
+    simulation.run(until_us=60_000_000)
+    names = tuple(simulation.state()["raw_models"])
+    data = snapshot(simulation, where.inputs())
+    again = restore(data, Simulation(where), where.inputs(), "s")
+    assert names
+    assert again.close().raw_models == names
+    other = replace(where, performance=where.performance.counting("raw"))
+    with refuses("mismatch s"):
+        restore(data, Simulation(other), other.inputs(), "s")
+
+
+def test_the_request_says_what_iterations_count_for_and_the_summary_tells_it(tmp_path: Path) -> None:
+    jobs = Workload("w", tuple(TraceJob(name, 0, "small", 4, 1000) for name in "ab"))
+    box = Cluster((Server("s", "v", 4, 10**9, 10**10),))
+    instance = Instance("i", box, {"small": MODELS["small"]}, (Job("j", "small", 4, 1),))
+    save_instance(instance, tmp_path / "instance.json")
+    for counted, names in (("goodput", ["small"]), ("raw", [])):
+        folder = tmp_path / counted
+        policy = "jigsaw:depth=free"
+        simulate(jobs, str(tmp_path / "instance.json"), policy, efficiency=counted, folder=folder)
+        told = json.loads((folder / "summary.json").read_text())
+        assert (told["efficiency"], told["raw_models"]) == (counted, names)
+    with misuse("unknown-value efficiency", naming=["goodput or raw"]):
+        simulate(jobs, instance, efficiency="gross")
