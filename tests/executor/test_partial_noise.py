@@ -13,9 +13,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
+from jigsaw_opt.executor.models.building import build_network, replica
 from jigsaw_opt.executor.partial import PartialBackprop
 from jigsaw_opt.executor.partial.noise import BucketNoise, GradientNoise, NoiseEstimate, squared_length
 from jigsaw_opt.executor.processes import run_group
+from jigsaw_opt.executor.profiling.efficiency import NoiseRun
+from jigsaw_opt.executor.worker import TrainingRecipe
 from jigsaw_opt.problem.efficiency import Efficiency
 from tests.refusals import misuse
 
@@ -175,3 +178,23 @@ def test_two_processes_find_what_one_finds_with_the_batches_of_both() -> None:
     assert all(near(found, emulated(6)) for found in longer)
     assert all(near(found, emulated(4)) for found in shorter)
     assert emulated(6) != emulated(4)
+
+
+def test_the_noise_of_a_network_is_the_variance_of_its_gradients() -> None:
+    """At rate 0 all iterations have gradients of the same parameters; everything is afterwards as it was."""
+    made = replica(build_network("mlp", {"hidden": [8]}), (0, 1, 2), 256)
+    before = [p.clone() for p in made.model.parameters()]
+    recipe = TrainingRecipe("sgd", {"lr": 0.0})
+    found = NoiseRun(5, 3).of_replica(made, recipe, torch.device("cpu"))
+    for bucket, noise in zip(made.model.buckets, found.buckets, strict=True):
+        traces, lengths = [], []
+        for turn in range(5):
+            losses = [made.model.loss_of(made.batch(recipe.seed, worker, turn)) for worker in range(3)]
+            own = [torch.cat([g.flatten() for g in torch.autograd.grad(loss, bucket)]) for loss in losses]
+            traces.append(float(torch.stack(own).var(0).sum()))
+            lengths.append(float(torch.stack(own).mean(0).square().sum()) - traces[-1] / 3)
+        assert noise.weight == pytest.approx(fmean(lengths), rel=1e-4)
+        assert noise.noise_scale == pytest.approx(fmean(traces) / fmean(lengths), rel=1e-4)
+    assert all(torch.equal(p, kept) for p, kept in zip(made.model.parameters(), before, strict=True))
+    (moved, *_) = NoiseRun(5, 3, rate=0.5).of_replica(made, recipe, torch.device("cpu")).buckets
+    assert moved.weight != found.buckets[0].weight

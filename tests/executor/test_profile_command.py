@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from jigsaw_opt.cli import main
+from jigsaw_opt.documents import schema
 from tests.refusals import ends
 
 OWN = """import torch
@@ -118,6 +121,34 @@ def test_the_command_measures_what_a_function_returns(
     assert measured["wide_levels"] == []
 
 
+@pytest.mark.parametrize("function", ["training", "units"])
+def test_the_command_measures_what_partial_iterations_are_worth(
+    own: str, function: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "model.json"
+    options = ["--cuts", "1,2"] if function == "training" else []
+    assert command(own, function, *options, "--efficiency", "20", "--workers", "2", "--json", "-o", str(file)) == 0
+    printed = json.loads(capsys.readouterr().out)
+    document = json.loads(file.read_text())
+    assert printed["model"] == document
+    jsonschema.validate(document, {"$ref": "#/$defs/model", "$defs": schema("instance")["$defs"]})
+    noise, efficiency = printed["profile"]["noise"], document["efficiency"]
+    assert [row["estimates"] for row in noise] == [20] * 3
+    assert len(efficiency["weight"]) == 3 and 10**6 - 2 <= sum(efficiency["weight"]) <= 10**6 + 2
+    known = [row for row in noise if row["noise_scale"] is not None]
+    assert known and all(
+        efficiency["noise_scale"][row["bucket"] - 1] == round(1000 * row["noise_scale"]) for row in known
+    )
+
+
+def test_what_is_measured_is_printed_with_its_error(own: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(own, "training", "--cuts", "1", "--efficiency", "9", "--workers", "2") == 0
+    printed = capsys.readouterr().out
+    assert (
+        re.search(r"bucket +noise scale +error +weight", printed) and "progress of an iteration of 2 workers" in printed
+    )
+
+
 @pytest.mark.parametrize(
     ("function", "options", "told"),
     [
@@ -128,6 +159,10 @@ def test_the_command_measures_what_a_function_returns(
         ("pair", ["--cuts", "1", "--processes", "2"], "2: not-together --cuts"),
         ("units", ["--cuts", "1"], "2: not-together cuts"),
         ("pair", ["--batch", "4"], "2: unsupported --batch"),
+        ("pair", ["--cuts", "1", "--efficiency", "4"], "2: mismatch efficiency"),
+        ("units", ["--efficiency", "4", "--workers", "1"], "2: out-of-range --workers"),
+        ("units", ["--efficiency", "0"], "2: out-of-range --efficiency"),
+        ("units", ["--efficiency", "4", "--processes", "2"], "2: not-together --efficiency"),
         ("training", ["--segments", "3", "--optimiser", "adam"], "2: unsupported --segments, --optimiser"),
         ("pair", ["--argument", "row=4"], "3: failed $.arguments"),
         ("training", ["--processes", "2"], "2: unsupported --processes"),

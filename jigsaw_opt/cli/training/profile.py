@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass, replace
 from datetime import date
 from importlib.metadata import version
+from math import isfinite
 from platform import python_version
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,12 @@ from jigsaw_opt.text import readable
 
 if TYPE_CHECKING:
     from jigsaw_opt.executor.devices import Spread
+    from jigsaw_opt.executor.partial.noise import NoiseEstimate
     from jigsaw_opt.executor.profiling import ModelProfile
     from jigsaw_opt.executor.profiling.links import AllReduceSample, LinkFit, LinkProfile
     from jigsaw_opt.problem.model import Model
 
-_COUNTS = ("batch", "segments", "warm_up", "repeats", "threads", "processes")
+_COUNTS = ("batch", "segments", "warm_up", "repeats", "threads", "processes", "efficiency")
 ARGUMENTS: Arguments = {
     "[model] MODEL": "mlp, vgg, resnet, bert, gpt, vgg16, resnet50, bert_large, gpt2_small, gpt2_medium, or"
     " module:function",
@@ -40,6 +42,8 @@ ARGUMENTS: Arguments = {
     "--repeats N = 15": "rounds measured",
     "--threads N = 1": "threads on the CPU",
     "--processes N = 1": "measure in N processes at once, a core each, as a replay runs",
+    "--efficiency N": "also measure what iterations at lower levels are worth, in N iterations",
+    "--workers N = 4": "workers of the job whose iterations --efficiency measures",
     "--all-reduce N": "also measure all-reduces among 2 to N processes of this machine",
     "--to model|layers = model": "what -o writes: the model of an instance, or a layer profile for pipelines",
     "-o, --output FILE": "write the model or the layers here",
@@ -59,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         measured, model, links, device = _measured(arguments)
     if measured and model and arguments.output:
         _write(arguments, measured, model)
-    _print(device, measured, model, links, arguments.json)
+    _print(device, measured, model, links, arguments.json, arguments.workers)
     return 0
 
 
@@ -82,6 +86,7 @@ def _measured(
     import torch
 
     from jigsaw_opt.executor.devices import device_name, device_of
+    from jigsaw_opt.executor.profiling.efficiency import NoiseRun
     from jigsaw_opt.executor.profiling.links import measure_all_reduces
     from jigsaw_opt.executor.profiling.measuring import measure_model
 
@@ -102,6 +107,7 @@ def _measured(
             repeats=arguments.repeats,
             cuts=_cuts(arguments.cuts),
             trusted=arguments.trust,
+            noise_run=NoiseRun(arguments.efficiency, arguments.workers) if arguments.efficiency else None,
         )
         model = measured.model(arguments.gpu_type or name, own_entry)
         _tell(measured, own_entry is None and arguments.to == "model")
@@ -116,6 +122,8 @@ def _tell(measured: ModelProfile, lacks_entry: bool) -> None:
 
     if measured.wide_levels:
         note(f"note: {told_wide(measured)}: measure again when the machine is idle")
+    if measured.noise is not None and not measured.noise.is_known:
+        note("note: gradients are not above their noise: give --efficiency more iterations")
     if lacks_entry:
         note(
             'note: the model has no "executor" entry: the function takes no rank, world and device, or has no optimiser'
@@ -139,6 +147,10 @@ def _check(arguments: argparse.Namespace) -> None:
         raise not_together("--trust", "only a function of your own is imported; leave out --trust")
     if arguments.all_reduce is not None and arguments.all_reduce < 2:
         raise out_of_range("--all-reduce", f"--all-reduce is at least 2, not {arguments.all_reduce}")
+    if arguments.workers < 2:
+        raise out_of_range("--workers", f"--workers is at least 2, not {arguments.workers}")
+    if arguments.efficiency and (arguments.processes > 1 or arguments.model is None):
+        raise not_together("--efficiency", "--efficiency is for a model, in one process")
     if arguments.processes > 1 and (arguments.device != "cpu" or arguments.threads > 1):
         raise not_together("--processes", "--processes is for the CPU, with one thread each")
     if arguments.cuts is not None and (arguments.processes > 1 or ":" not in (arguments.model or "")):
@@ -169,12 +181,17 @@ def _given(pairs: list[str]) -> dict[str, Any]:
 
 
 def _print(
-    device: str, profile: ModelProfile | None, model: Model | None, links: LinkProfile | None, as_json: bool
+    device: str,
+    profile: ModelProfile | None,
+    model: Model | None,
+    links: LinkProfile | None,
+    as_json: bool,
+    workers: int,
 ) -> None:
     """Print what was measured, and the times that the model of an instance states.
 
     `profile, model`: A measured model and what was made of it, or None for both. `links`: measured all-reduces, or
-    None.
+    None. `workers`: those of the job whose gradient noise was measured.
     """
     if as_json:
         print_json(_as_json(device, profile, model, links))
@@ -182,6 +199,8 @@ def _print(
     if profile and model:
         _print_segments(profile, model)
         _print_levels(profile, model, device)
+        if profile.noise is not None:
+            _print_noise(profile.noise, workers)
     if links:
         _print_links(links)
 
@@ -218,6 +237,15 @@ def _print_levels(profile: ModelProfile, model: Model, device: str) -> None:
     print_table(headers, rows, headers)
 
 
+def _print_noise(noise: NoiseEstimate, workers: int) -> None:
+    from jigsaw_opt.problem.costs import staircase
+
+    print(f"\n{noise}")
+    if noise.is_known:
+        told = noise.progress(staircase(len(noise.buckets), workers))
+        print(f"\nprogress of an iteration of {workers} workers at the levels of a staircase: {told:.1%}")
+
+
 def _print_links(links: LinkProfile) -> None:
     headers = ("workers", "bytes", "all-reduce us", "iqr", "fit us", "residual", "two at once us", "iqr", "ratio")
     rows = [
@@ -252,9 +280,16 @@ def _as_json(
         "date": date.today().isoformat(),
         "versions": versions,
         "model": json.loads(encode_model(model)) if model else None,
-        "profile": {**_tree(profile), "wide_levels": profile.wide_levels} if profile else None,
+        "profile": _profile_json(profile) if profile else None,
         "all_reduce": _links_json(links) if links else None,
     }
+
+
+def _profile_json(profile: ModelProfile) -> dict[str, Any]:
+    noise = profile.noise
+    rows = None if noise is None else [asdict(own) for own in noise.buckets]
+    finite = rows and [{name: value if isfinite(value) else None for name, value in row.items()} for row in rows]
+    return {**_tree(replace(profile, noise=None)), "wide_levels": profile.wide_levels, "noise": finite}
 
 
 def _tree(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -20,11 +21,12 @@ from jigsaw_opt.executor.own_worker import OwnModel, parts_of
 from jigsaw_opt.executor.partial.forward_order import eager
 from jigsaw_opt.executor.partial.outputs import mapped, tensors
 from jigsaw_opt.executor.partial.parts import are_cuts, require_modules
+from jigsaw_opt.executor.profiling.efficiency import NoiseRun
 from jigsaw_opt.executor.profiling.restoring import moved_to, restored
 from jigsaw_opt.executor.profiling.results import ModelProfile
 from jigsaw_opt.executor.profiling.rounds import measure, warm
 from jigsaw_opt.executor.profiling.trainee import Trainee
-from jigsaw_opt.executor.user_code.batch_source import generators_kept, is_function, one_pass
+from jigsaw_opt.executor.user_code.batch_source import BatchSource, generators_kept, is_function, one_pass
 from jigsaw_opt.executor.user_code.given import Given, wrong_of_training
 from jigsaw_opt.executor.worker import TrainingRecipe
 
@@ -109,12 +111,13 @@ def measure_any(
     device: torch.device | str | None,
     warm_up: int,
     repeats: int,
+    noise_run: NoiseRun | None = None,
 ) -> ModelProfile:
     """Measure a model as `profile` does, without a warning.
 
     `subject`: model, batch or loader, loss, None where the model returns it, and optimiser, None for SGD with momentum.
     `gpu_type`: name of the type in the profile; None for the name of the device. `device`: where it is measured; None
-    for where the model is.
+    for where the model is. `noise_run`: how gradient noise is measured, too; None for not at all.
     """
     model, batch, loss, optimiser = subject.model, subject.loader, subject.loss, subject.optimiser
     _require(model, batch, loss, cuts, optimiser, warm_up, repeats)
@@ -136,7 +139,15 @@ def measure_any(
         trainee = Trainee(OwnModel(model, loss, parts), steps, draw, place, root=eager(model))
         if optimiser is None:
             warm(trainee, reset)
-        return measure(trainee, warm_up, repeats, gpu_type or device_name(place), _samples(batches))
+        found = measure(trainee, warm_up, repeats, gpu_type or device_name(place), _samples(batches))
+        if noise_run is None:
+            return found
+        if not _is_loader(batch):
+            message = "gradients of one batch have no noise: give a loader"
+            raise UsageError(message, code="mismatch", path="efficiency")
+        reset()
+        source = BatchSource(batch, place)  # of all batches, not only those that were timed
+        return replace(found, noise=noise_run.measure(trainee.model, steps, lambda *_: moved(source.take(), place)))
 
 
 def profile_replica(

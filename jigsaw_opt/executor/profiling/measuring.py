@@ -18,6 +18,7 @@ from jigsaw_opt.executor.models.building import build_network, even_segments, ow
 from jigsaw_opt.executor.models.importing import blame_own_code
 from jigsaw_opt.executor.processes import keep_to_share, run_group
 from jigsaw_opt.executor.profiling import ModelProfile, measure_any, profile_replica
+from jigsaw_opt.executor.profiling.efficiency import NoiseRun
 from jigsaw_opt.executor.user_code.given import Given, call_own, given_subject
 from jigsaw_opt.executor.worker import OPTIMISERS, TrainingRecipe
 
@@ -37,6 +38,7 @@ def measure_model(
     repeats: int,
     cuts: Sequence[str] | int | None = None,
     trusted: Sequence[str] = (),
+    noise_run: NoiseRun | None = None,
 ) -> tuple[ModelProfile, Mapping[str, Any] | None]:
     """Profile a model, in one process or in several at once.
 
@@ -45,10 +47,11 @@ def measure_model(
     `entry`: the model's `executor` entry, without `batch_size`. `optimiser`: its name; None for SGD with momentum, or
     that of the user's own function. `batch_size, segments`: samples of a batch, and most segments, of a network in
     units; None for 8 and for 6, and for all other models. `cuts`: cuts of a model of the user's own that is not in
-    units; None for 4, and for all others.
+    units; None for 4, and for all others. `noise_run`: how gradient noise is measured, too, in one process.
     """
     momentum = {} if optimiser in ("adam", "adamw") else {"momentum": 0.9}
     recipe = TrainingRecipe(optimiser or "sgd", {"lr": _RATE, **momentum})
+    rate = 0.01 if momentum else 0.001
     name, arguments = entry["zoo"], entry["arguments"]
     in_units, most = {**entry, "batch_size": batch_size or 8}, segments or 6
     with _told_shapes(name):
@@ -62,7 +65,11 @@ def measure_model(
                 if is_training:
                     _require_no_fractions(arguments)
                 with blame_own_code(name):
-                    measured = _measure_own(subject, 4 if cuts is None else cuts, recipe, device, warm_up, repeats)
+                    if noise_run is not None and subject.optimiser is None:
+                        noise_run = replace(noise_run, rate=rate)
+                    measured = _measure_own(
+                        subject, 4 if cuts is None else cuts, recipe, device, warm_up, repeats, noise_run
+                    )
                 own_entry = {"train": name, "arguments": arguments, "cuts": [s.name for s in measured.segments[1:]]}
                 return measured, own_entry if is_training else None
         if cuts is not None:
@@ -75,7 +82,11 @@ def measure_model(
         network = own_network(made) if ":" in name else build_network(name, arguments, seed=0)
         with blame_own_code(name):
             built = replica(network, even_segments(network, most), in_units["batch_size"])
-            return profile_replica(built, recipe, device, warm_up, repeats), in_units
+            measured = profile_replica(built, recipe, device, warm_up, repeats)
+            if noise_run is not None:
+                noise = replace(noise_run, rate=rate).of_replica(built, recipe, device)
+                measured = replace(measured, noise=noise)
+            return measured, in_units
 
 
 def _measure_own(
@@ -85,6 +96,7 @@ def _measure_own(
     device: torch.device,
     warm_up: int,
     repeats: int,
+    noise_run: NoiseRun | None,
 ) -> ModelProfile:
     model = subject.model
     for part in (model, subject.loss):
@@ -94,7 +106,7 @@ def _measure_own(
         trained = [p for p in model.parameters() if p.requires_grad]
         made = OPTIMISERS[recipe.optimiser](trained, **recipe.options) if trained else None
         subject = replace(subject, optimiser=made)
-    return measure_any(subject, cuts, None, device, warm_up, repeats)
+    return measure_any(subject, cuts, None, device, warm_up, repeats, noise_run)
 
 
 def _measure_beside_others(

@@ -13,6 +13,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from jigsaw_opt.executor.devices import Spread, isotonic
+from jigsaw_opt.executor.partial.noise import NoiseEstimate
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges
 from jigsaw_opt.problem.model import Model, Segment
@@ -69,7 +70,7 @@ class ModelProfile:
     `segments`: profiles of the segments from the input to the output. `levels`: level ``d`` takes in the last ``d``
     segments. `state_bytes`: weights and buffers, gradients and optimiser state, which a worker holds between blocks.
     `batch`: samples of a batch; None where its tensors do not agree on how many they are. `input_bytes`: bytes of the
-    inputs of a batch; None where they were not measured.
+    inputs of a batch; None where they were not measured. `noise`: gradient noise by bucket; None if not measured.
     """
 
     segments: tuple[SegmentProfile, ...]
@@ -78,6 +79,7 @@ class ModelProfile:
     gpu_type: str = "cpu"
     batch: int | None = None
     input_bytes: int | None = None
+    noise: NoiseEstimate | None = None
 
     @property
     def wide_levels(self) -> tuple[int, ...]:
@@ -100,7 +102,8 @@ class ModelProfile:
             Segment(s.name, {gpu_type: forward}, {gpu_type: backward}, s.parameter_bytes, s.activation_bytes)
             for s, forward, backward in zip(self.segments, *self._times(), strict=True)
         )
-        return Model(segments, state_factor=self.state_factor, executor=executor)
+        efficiency = self.noise.rounded() if self.noise is not None and self.noise.is_known else None
+        return Model(segments, state_factor=self.state_factor, executor=executor, efficiency=efficiency)
 
     @property
     def state_factor(self) -> int:
