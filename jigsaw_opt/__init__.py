@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.cluster import Cluster, Link, Server
     from jigsaw_opt.problem.depth import FreeDepth, FullDepth, StaircaseDepth
     from jigsaw_opt.problem.efficiency import Efficiency
+    from jigsaw_opt.problem.exchange import JobExchange
     from jigsaw_opt.problem.instance import Instance
     from jigsaw_opt.problem.job import Job
     from jigsaw_opt.problem.measured.replay import Replay
@@ -98,6 +99,7 @@ _NAMES = {
     "planning.fill.fill": ("fill",),
     "planning.planned": ("Planned",),
     "problem.cluster": ("Cluster", "Link", "Server"),
+    "problem.exchange": ("JobExchange",),
     "problem.instance": ("Instance",),
     "problem.job": ("Job",),
     "problem.depth": ("FreeDepth", "FullDepth", "StaircaseDepth"),
@@ -149,6 +151,7 @@ __all__ = [
     "InvalidInputError",
     "JigsawError",
     "Job",
+    "JobExchange",
     "Link",
     "LiveScheduler",
     "Model",

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise
+from math import ceil
 from typing import Any
 
 from .referee_network import Json, channel_of, homes_of, wrong_gpus
@@ -230,12 +231,12 @@ def _timing(
         for block, home in zip(blocks, homes):
             if block["start_us"] < free:
                 yield f"{rule}: a block"
-            if block["end_us"] - block["start_us"] < _ready(model, home, block["level"]):
+            if block["end_us"] - block["start_us"] < _ready(given, model, home, block["level"]):
                 yield "duration: a block"
         for transfer in iteration["transfers"]:
             b, contributing = transfer["bucket"], [k for k, x in enumerate(blocks) if x["level"] >= transfer["bucket"]]
-            ready = [blocks[k]["start_us"] + _ready(model, homes[k], b) for k in contributing]
-            needs = _transfer_us(model, b, len(contributing), given["workers"], channel)
+            ready = [blocks[k]["start_us"] + _ready(given, model, homes[k], b) for k in contributing]
+            needs = _transfer_us(given, model, b, len(contributing), channel)
             if transfer["start_us"] < max(ready, default=0):
                 yield "readiness: a transfer"
             if transfer["start_us"] < before:
@@ -252,17 +253,20 @@ def _timing(
         yield "period: the barrier wraps"
 
 
-def _ready(model: Json, home: Json, level: int) -> int:
+def _ready(given: Json, model: Json, home: Json, level: int) -> int:
     """Time of a block at a level, which is also when its last bucket is ready."""
     kind, suffix = home["gpu_type"], _levels(model)[level - 1]
+    earlier = given.get("exchange", {}).get("every", 1) - 1
     forward = sum(segment["forward_us"][kind] for segment in model["segments"])
-    return int(forward + sum(segment["backward_us"][kind] for segment in model["segments"][-suffix:]))
+    whole = forward + sum(segment["backward_us"][kind] for segment in model["segments"])
+    return int(earlier * whole + forward + sum(s["backward_us"][kind] for s in model["segments"][-suffix:]))
 
 
-def _transfer_us(model: Json, bucket: int, c: int, w: int, channel: tuple[int, int]) -> int:
-    levels, (rate, latency) = [0, *_levels(model)], channel
+def _transfer_us(given: Json, model: Json, bucket: int, c: int, channel: tuple[int, int]) -> int:
+    levels, (rate, latency), w = [0, *_levels(model)], channel, given["workers"]
     segments = model["segments"][::-1][levels[bucket - 1] : levels[bucket]]
-    size: int = sum(segment["parameter_bytes"] for segment in segments)
+    share = Fraction(given.get("exchange", {}).get("bytes", 1))
+    size = ceil(share * sum(segment["parameter_bytes"] for segment in segments))
     return -(-size * ((c - 1) * w + (w - 1) * c) * 10**6 // (c * w * rate)) + (c + w - 2) * latency
 
 

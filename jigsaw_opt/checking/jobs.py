@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from jigsaw_opt.checking.network import ExchangeTerms, RouteFinder
 from jigsaw_opt.checking.task_graph_job import CheckedTaskGraphJob, checked_task_graph
-from jigsaw_opt.checking.terms import ModelTerms, model_terms
+from jigsaw_opt.checking.terms import ModelTerms, exchanged, model_terms
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
@@ -101,7 +101,9 @@ class Pairing:
     ) -> CheckedJob | CheckedTaskGraphJob | None:
         found, routes = of_kind(job, claimed), self._finders[job.route_policy]
         if isinstance(job, Job) and isinstance(found, JobPlan):
-            return _checked(path, job, found, self._terms[job.model], self._cluster, self._servers, routes)
+            return _checked(
+                path, job, found, exchanged(self._terms[job.model], job.exchange), self._cluster, self._servers, routes
+            )
         if isinstance(job, TaskGraphJob) and isinstance(found, TaskGraphJobPlan):
             sites = tuple(_server_of(gpu, self._cluster, self._servers) for gpu in found.gpus)
             return checked_task_graph(path, job, found, sites, self._cluster, routes)

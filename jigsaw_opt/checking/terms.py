@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate
 from math import ceil
 
+from jigsaw_opt.problem.exchange import JobExchange
 from jigsaw_opt.problem.model import Model, Segment
 
 
@@ -49,6 +50,21 @@ def model_terms(model: Model) -> ModelTerms:
         activation_bytes=_activations(segments, splits),
         power_w=model.power_w or {},
         efficiency=None if model.efficiency is None else (model.efficiency.noise_scale, model.efficiency.weight),
+    )
+
+
+def exchanged(terms: ModelTerms, exchange: JobExchange | None) -> ModelTerms:
+    """Return the terms of a model for a job that exchanges less than all gradients (specification: exchange)."""
+    if exchange is None:
+        return terms
+    share, steps = Fraction(1 if exchange.bytes is None else exchange.bytes), exchange.every or 1
+    return replace(
+        terms,
+        durations={
+            gpu_type: tuple((steps - 1) * table[-1] + own for own in table)
+            for gpu_type, table in terms.durations.items()
+        },
+        bucket_bytes=tuple(ceil(share * size) for size in terms.bucket_bytes),
     )
 
 

@@ -12,6 +12,7 @@ from jigsaw_opt.documents.decoding import decode_instance_tree
 from jigsaw_opt.errors import wrong_input
 from jigsaw_opt.problem import Cluster, Depth, FullDepth, Instance, Job, Link, Model, Segment, TaskGraph, TaskGraphJob
 from jigsaw_opt.problem.efficiency import Efficiency
+from jigsaw_opt.problem.exchange import JobExchange
 from jigsaw_opt.problem.instance import FORMAT, Horizon, Objective
 from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.problem.rules.keyed import plain
@@ -197,6 +198,7 @@ class InstanceBuilder:
         route_policy: str | None = None,
         restart_us: int | None = None,
         licences: Sequence[str] | None = None,
+        exchange: JobExchange | Mapping[str, Any] | None = None,
     ) -> None:
         """Add a job.
 
@@ -223,8 +225,13 @@ class InstanceBuilder:
             does neither.
         licences
             Names of licences, of each of which it holds one while it is present; None for none.
+        exchange
+            How it exchanges gradients, where not all of them in each step; None for all.
         """
-        self._add_job(_given(locals()) | {"depth": FullDepth() if depth is None else depth})
+        self._add_job(
+            _given(locals())
+            | {"depth": FullDepth() if depth is None else depth, "exchange": plain(exchange, flat=True)}
+        )
 
     def add_task_graph_job(
         self,

@@ -4,6 +4,7 @@ from jigsaw_opt.problem.cluster import Channel, Cluster, Link, Routes, Server
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations, compile_instance
 from jigsaw_opt.problem.depth import Depth, FreeDepth, FullDepth, StaircaseDepth
 from jigsaw_opt.problem.efficiency import Efficiency
+from jigsaw_opt.problem.exchange import JobExchange
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model, Segment
@@ -49,6 +50,7 @@ __all__ = [
     "Instance",
     "Iteration",
     "Job",
+    "JobExchange",
     "JobPlan",
     "Link",
     "MemoryInterval",

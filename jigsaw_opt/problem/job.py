@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from jigsaw_opt.problem.depth import Depth, FullDepth
+from jigsaw_opt.problem.exchange import JobExchange
 from jigsaw_opt.problem.rules.part import CheckedPart
 
 _FULL = FullDepth()
@@ -38,6 +39,8 @@ class Job(CheckedPart, definition="job"):
         GPUs and its memory (specification: moves).
     licences
         Licences, of each of which it holds one while it is present; None for none (specification: licences).
+    exchange
+        How it exchanges gradients, where not all of them in each step; None for all.
     """
 
     name: str
@@ -52,11 +55,32 @@ class Job(CheckedPart, definition="job"):
     route_policy: str | None = None
     restart_us: int | None = None
     licences: tuple[str, ...] | None = None
+    exchange: JobExchange | None = None
 
     @property
     def blocks(self) -> int:
         """Number of blocks of an iteration."""
         return self.workers
+
+    def block_us(self, one_pass_us: Sequence[int]) -> tuple[int, ...]:
+        """Return the duration of a block by level, in microseconds (specification: block).
+
+        Parameters
+        ----------
+        one_pass_us
+            That of a forward and backward pass by level.
+        """
+        return tuple(one_pass_us) if self.exchange is None else self.exchange.block_us(one_pass_us)
+
+    def sent_bytes(self, buckets: Sequence[int]) -> tuple[int, ...]:
+        """Return the payload of the transfer of each bucket (specification: transfer).
+
+        Parameters
+        ----------
+        buckets
+            Bytes of the parameters of each bucket.
+        """
+        return tuple(buckets if self.exchange is None else map(self.exchange.sent_bytes, buckets))
 
     def block_slots(self) -> Iterator[tuple[int, ...]]:
         """Yield for each block of an iteration the number of its worker."""

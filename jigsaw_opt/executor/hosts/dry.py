@@ -14,6 +14,7 @@ from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
 from jigsaw_opt.executor.hosts.host import Host, HostSetting, Turn
 from jigsaw_opt.executor.schedules.order import RowStep, TransferKey
 from jigsaw_opt.executor.schedules.records import RunRecord
+from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import TimedIteration
 from jigsaw_opt.problem.task_graph import Edge
 
@@ -52,9 +53,10 @@ class DryHost(Host):
         """Sleep through a block, whose transfers begin as soon as it gets to their buckets."""
         job, clock, starts = turn.order.jobs[step.job], turn.clock, turn.transfer_starts(step)
         instance = self._setting.request.instance
-        model, server = instance.jobs[self.job].model, job.gpus[step.place].rpartition("/")[0]
+        asked, server = instance.jobs[self.job], job.gpus[step.place].rpartition("/")[0]
+        assert isinstance(asked, Job), "it is data-parallel"
         gpu_type = next(each.gpu_type for each in instance.cluster.servers if each.name == server)
-        start, until_us = clock.now(), instance.models[str(model)].block_us(gpu_type)
+        start, until_us = clock.now(), asked.block_us(instance.models[asked.model].block_us(gpu_type))
         for bucket, transfer in enumerate(_planned(step, turn).transfers, 1):
             clock.wait_until(start + until_us[min(bucket, step.level) - 1])
             key, length = TransferKey(step.job, step.iteration, bucket), transfer.end_us - transfer.start_us

@@ -196,6 +196,12 @@ class ReplayRequest(ReplaySettings):
             yield Problem(name, "every job trains as its own code says, so nobody heeds it", code="unsupported")
         if self.averaging != "avg_w_count" and not self.instance.data_parallel_jobs:
             yield Problem("averaging", "no job is data-parallel, so nobody heeds it", code="unsupported")
+        for index, job in enumerate(self.instance.jobs):
+            if isinstance(job, Job) and job.exchange is not None and not self.dry:
+                told = f"job {job.name!r} exchanges less than all gradients, which no run does"
+                yield Problem(
+                    f"$.jobs[{index}].exchange", f"{told}; {argument('dry')} carries out its times", code="unsupported"
+                )
         if self._is_counted:
             if self.minutes is not None:
                 told = "phases of a plan are repeated a number of times, not for a number of minutes"

@@ -23,6 +23,7 @@ from jigsaw_opt.problem.cluster import Channel, Cluster, Routes
 from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph, compile_task_graph
 from jigsaw_opt.problem.costs import most_bytes, transfer_us
 from jigsaw_opt.problem.depth import DepthPlugin, FreeDepth, LevelRule, naming
+from jigsaw_opt.problem.exchange import JobExchange
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
@@ -263,16 +264,22 @@ class _ModelCompiler:
     def __init__(self, model: Model) -> None:
         self.levels = model.depth
         self.gpu_types = model.gpu_types
-        self.duration_us = {t: model.block_us(t) for t in self.gpu_types}
-        self.buckets = tuple(TransferOperation(b, size) for b, size in enumerate(model.bucket_bytes(), 1))
+        self._pass_us = {t: model.block_us(t) for t in self.gpu_types}
+        self._bucket_bytes = model.bucket_bytes()
         self.state_bytes = model.state_bytes
         self.activation_bytes = model.activation_bytes()
         self.power_w = model.power_w or {}
-        self._blocks: dict[int, tuple[BlockOperation, ...]] = {}
+        self._blocks: dict[tuple[int, JobExchange | None], tuple[BlockOperation, ...]] = {}
+        self._transfers: dict[JobExchange | None, tuple[TransferOperation, ...]] = {}
 
     def compile(self, job: Job) -> OperationGraph:
-        if job.workers not in self._blocks:
-            self._blocks[job.workers] = tuple(BlockOperation(slot, self.duration_us) for slot in range(job.workers))
+        key = job.workers, job.exchange
+        if key not in self._blocks:
+            duration_us = {t: job.block_us(pass_us) for t, pass_us in self._pass_us.items()}
+            self._blocks[key] = tuple(BlockOperation(slot, duration_us) for slot in range(job.workers))
+        if job.exchange not in self._transfers:
+            payloads = enumerate(job.sent_bytes(self._bucket_bytes), 1)
+            self._transfers[job.exchange] = tuple(TransferOperation(b, size) for b, size in payloads)
         return OperationGraph(
             name=job.name,
             release_us=job.release_us,
@@ -281,8 +288,8 @@ class _ModelCompiler:
             slots=job.workers,
             levels=self.levels,
             rule=_rule(job, self.levels),
-            blocks=self._blocks[job.workers],
-            transfers=self.buckets if job.workers >= 2 else (),
+            blocks=self._blocks[key],
+            transfers=self._transfers[job.exchange] if job.workers >= 2 else (),
             gpu_types=self.gpu_types,
             state_bytes=self.state_bytes,
             activation_bytes=self.activation_bytes,

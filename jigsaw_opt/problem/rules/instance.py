@@ -39,6 +39,7 @@ def check_instance(tree: Json, place: Place, report: Report) -> None:
             check_task_graph(job["shape"], ((at, index), "shape"), report)
         if "route_policy" in job:
             _check_named(job["route_policy"], policies, "route policy", ((at, index), "route_policy"), report)
+        _check_exchange(job, (at, index), report)
         held = [((((at, index), "licences"), k), name) for k, name in enumerate(list_at(job, "licences"))]
         check_unique(((where, name) for where, name in held if isinstance(name, str)), report)
         for where, name in held:
@@ -59,6 +60,14 @@ def _check_progress(job: Json, models: Json, place: Place, report: Report) -> No
     if "min_progress" in dict_at(job, "depth") and model and "efficiency" not in model:
         told = f"model {quoted(str(name))} does not say what iterations are worth"
         report.add((place, "min_progress"), told, 'give the model an "efficiency"', code="contradiction")
+
+
+def _check_exchange(job: Json, place: Place, report: Report) -> None:
+    """Report several steps between two exchanges with levels that may differ: steps have no levels of their own."""
+    every, rule = dict_at(job, "exchange").get("every"), dict_at(job, "depth").get("rule", "full")
+    if type(every) is int and every > 1 and rule != "full":
+        told = 'is 1 unless every worker goes to full depth, with the rule "full"'
+        report.add(((place, "exchange"), "every"), told, code="contradiction")
 
 
 def _check_horizon(tree: Json, jobs: list[Any], place: Place, report: Report) -> None:

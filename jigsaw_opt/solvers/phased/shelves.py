@@ -205,12 +205,12 @@ class Sharing:
         model, servers = self._instance.models[job.model], self._instance.cluster.servers
         work: dict[_Resource, int] = {}
         for gpu in gpus:
-            work["GPU", gpu] = job.iterations * model.block_us(servers[self._server[gpu]].gpu_type)[-1]
+            work["GPU", gpu] = job.iterations * job.block_us(model.block_us(servers[self._server[gpu]].gpu_type))[-1]
         channel = self._channel(job, gpus)
         if channel is not None and job.workers > 1:
             each = (
                 transfer_us(size, job.workers, job.workers, channel.rate, channel.latency_us)
-                for size in model.bucket_bytes()
+                for size in job.sent_bytes(model.bucket_bytes())
             )
             total = job.iterations * sum(each)
             work |= {("link", link): total for link in channel.links}
