@@ -106,7 +106,7 @@ class ParameterRun:
 
     def has_gradient(self) -> list[bool]:
         """Return of each parameter whether a worker has a gradient of it, once that has been exchanged."""
-        return [bool(mark) for mark in self._marks.tolist()]
+        return [bool(mark) for mark in self._marks[: len(self._parameters)].tolist()]
 
     def set_buffer(self, buffer: Tensor) -> None:
         """Overwrite the flat gradients."""
