@@ -1,4 +1,4 @@
-"""What is learnt: networks of the zoo on the data of `data.py`, split anew for every seed."""
+"""What is learnt: networks of the zoo and of `pitches.py`, on data that are split anew for every seed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from jigsaw_opt.executor.models.building import Replica, build_network
 from jigsaw_opt.executor.models.building import replica as replica_of
 from jigsaw_opt.executor.models.zoo.network import Batch, Network
 from spb.data import ALPHABETS, Samples, digit_split, letter_split, source_split
+from spb.pitches import PITCHES, tone_split
 
 Optimiser = Literal["sgd", "adam"]
 
 PRETRAINING = 1200
-"""Iterations of pre-training, with batches of 64 at a rate that falls from 0.1 to 0."""
+"""Iterations of pre-training, with batches of 64 at a rate that falls from 0.03 to 0."""
+PITCH_NETWORK = "spb.pitches:pitch_network"
 MAIN = ("smaller batch", "rotation", "rotation, equal time", "half of the workers full", "warm-up")
 
 
@@ -28,13 +30,13 @@ class Subject:
 
     `batch` is samples an iteration, of all workers together; `rates` are those that are tried for full depth and for
     every way alike; without `comparisons` there are all of `design.COMPARISONS`. With `pretrained`, all layers but the
-    last begin as they are after training on capitals.
+    last begin as `pretrained_states` says.
     """
 
     name: str
     zoo: str
     arguments: Mapping[str, Any]
-    data: Literal["digits", "capitals", "small letters", "sources"]
+    data: Literal["digits", "capitals", "small letters", "sources", "tones"]
     batch: int
     iterations: int
     optimiser: Optimiser
@@ -50,7 +52,7 @@ class Subject:
 
     def network(self, seed: int) -> Network:
         """The network with the initial parameters of `seed`; convolutions begin as in He et al. 2015, or they stall."""
-        network = build_network(self.zoo, self.arguments, seed=seed)
+        network = build_network(self.zoo, self.arguments, [PITCH_NETWORK], seed)
         if self.zoo == "vgg":
             draw = torch.Generator().manual_seed(seed)
             for weights in (p for unit in network.units.values() for p in unit.parameters() if p.dim() > 1):
@@ -82,9 +84,9 @@ SUBJECTS = {
             {**CONVOLUTIONS, "classes": len(ALPHABETS["capitals"])},
             "capitals",
             batch=64,
-            iterations=600,
+            iterations=500,
             optimiser="sgd",
-            rates=(0.02, 0.05, 0.1),
+            rates=(0.01, 0.02, 0.04),
         ),
         Subject(
             "letters-tuned",
@@ -96,6 +98,16 @@ SUBJECTS = {
             optimiser="sgd",
             rates=(0.01, 0.02, 0.05),
             pretrained=True,
+        ),
+        Subject(
+            "pitches-tuned",
+            PITCH_NETWORK,
+            {"classes": PITCHES},
+            "tones",
+            batch=16,
+            iterations=60,
+            optimiser="adam",
+            rates=(0.0015, 0.003, 0.006),
         ),
         Subject(
             "sources-gpt",
@@ -115,6 +127,8 @@ def samples(subject: Subject, seed: int) -> Samples:
     """The data of a subject as `seed` splits them."""
     if subject.data == "digits":
         return digit_split(seed)
+    if subject.data == "tones":
+        return tone_split(seed)
     if subject.data == "sources":
         return source_split(int(subject.arguments["rows"]), seed)
     return letter_split(subject.data, seed)
@@ -126,7 +140,7 @@ def pretrained_states() -> Mapping[str, Mapping[str, Tensor]]:
     subject = SUBJECTS["letters-cnn"]
     data, network = samples(subject, 0), subject.network(0)
     model = torch.nn.Sequential(*network.units.values())
-    optimiser = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    optimiser = torch.optim.SGD(model.parameters(), 0.03, momentum=0.9)
     rates = torch.optim.lr_scheduler.LinearLR(optimiser, 1, 0, PRETRAINING)
     draw = _source(data, data.training)
     generator = torch.Generator().manual_seed(0)

