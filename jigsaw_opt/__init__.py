@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.executor.exchange.compression import EightBit as EightBit
     from jigsaw_opt.executor.exchange.compression import TopK as TopK
     from jigsaw_opt.executor.following import following as following
+    from jigsaw_opt.executor.level_schedule import LevelSchedule
     from jigsaw_opt.executor.partial import PartialBackprop as PartialBackprop
     from jigsaw_opt.executor.profiling import profile as profile
     from jigsaw_opt.executor.run_plan import run_plan
@@ -89,6 +90,7 @@ _NAMES = {
     "instances.conversion": ("read",),
     "executor.exchange.compression": ("EightBit", "TopK"),
     "executor.following": ("following",),
+    "executor.level_schedule": ("LevelSchedule",),
     "executor.partial": ("PartialBackprop",),
     "executor.profiling": ("profile",),
     "executor.schedules.request": ("ReplayRequest",),
@@ -152,6 +154,7 @@ __all__ = [
     "JigsawError",
     "Job",
     "JobExchange",
+    "LevelSchedule",
     "Link",
     "LiveScheduler",
     "Model",

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from jigsaw_opt.executor.exchange.buckets import GradientBuckets
-from jigsaw_opt.executor.exchange.by_bucket import Averaging, require_full_depth
+from jigsaw_opt.executor.exchange.by_bucket import Averaging
 from jigsaw_opt.executor.models.building import SegmentedModel
 from jigsaw_opt.executor.models.zoo.network import Batch
 from jigsaw_opt.executor.partial.steps import AdaptedSteps
@@ -44,17 +44,20 @@ class Emulation:
     def iterate(self, levels: Sequence[int], batches: Sequence[Batch]) -> Tensor:
         """Return each worker's loss, ``(workers,)``, after one iteration of all and the optimiser's step.
 
-        It raises `UsageError` where nobody goes to full depth, so the first segments would get no gradients.
+        What nobody reaches has no gradient, so the optimiser leaves it as it is.
         """
-        depth = self.model.depth
-        require_full_depth(levels, depth)
-        self._levels = levels
+        depth, self._levels = self.model.depth, levels
         self.buckets.begin(depth, _nobody)
         losses = [self.model.backpropagate(batch, level) for level, batch in zip(levels, batches, strict=True)]
         for bucket in range(1, depth + 1):
             for buffer in self.buckets.of(bucket):
-                buffer.div_(self.averaging.divisor(levels, bucket))
+                buffer.div_(max(1, self.averaging.divisor(levels, bucket)))
+        unreached = {p: p.grad for p in self.model.beyond(max(levels))}
+        for parameter in unreached:
+            parameter.grad = None
         self.optimiser.step()
+        for parameter, gradient in unreached.items():
+            parameter.grad = gradient
         return torch.stack(losses)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from fractions import Fraction
 from functools import partial
 from time import process_time
 from typing import Any
@@ -30,8 +31,10 @@ POINTS = 10
 class Method:
     """Who goes how deep, and how gradients are averaged.
 
-    `warm_up` is the share of iterations at full depth at the beginning, and `always_full` that of workers at full depth
-    under ``free``, in per cent. `rate_power` and `count_samples` are those of `PartialBackprop.adapt`.
+    In per cent are `warm_up`, the share of iterations at full depth at the beginning, `always_full`, that of workers at
+    full depth under ``free`` and ``two_level``, `mean_depth`, and `freeze_from`, the share of iterations after which
+    parts are frozen, 0 for never. `full_every` is that of `LevelSchedule`. `rate_power` and `count_samples` are those
+    of `PartialBackprop.adapt`.
     """
 
     rule: Rule = "staircase"
@@ -41,6 +44,9 @@ class Method:
     always_full: int = 0
     rate_power: float = 0
     count_samples: bool = False
+    full_every: int = 0
+    freeze_from: int = 0
+    mean_depth: int = 0
 
     def __repr__(self) -> str:
         """Leave out fields that were added later where they have their defaults, so that keys of rows stay."""
@@ -102,6 +108,10 @@ def levels_of(run: Run, depth: int) -> LevelSchedule:
         warm_up=run.iterations * method.warm_up // 100,
         seed=run.seed,
         min_contributors=max(1, run.workers * method.always_full // 100),
+        mean_depth=Fraction(method.mean_depth, 100),
+        full_every=method.full_every,
+        freeze_from=run.iterations * method.freeze_from // 100 if method.freeze_from else None,
+        iterations=run.iterations,
     )
 
 

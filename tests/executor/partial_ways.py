@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -48,6 +49,10 @@ WAYS = {
     "sgd counts samples": Way(adapt={"count_samples": True}),
     "nesterov counts samples": Way("nesterov", adapt={"rate_power": 0.0, "count_samples": True}),
     "adam counts samples": Way("adam", adapt={"count_samples": True}),
+    "uniform": Way(schedule={"rule": "uniform"}),
+    "two levels": Way("adam", {"rule": "two_level", "mean_depth": Fraction(3, 4)}, {"count_samples": True}),
+    "full depth now and then": Way(schedule={"full_every": 3}, adapt={"rate_power": 0.5}),
+    "freezing": Way("nesterov", {"freeze_from": 2, "iterations": STEPS, "full_every": 2}, {"count_samples": True}),
 }
 
 
@@ -59,8 +64,7 @@ def trained(way: Way) -> Tensor:
     """Parameters after a training in this process, one of a group."""
     own = tiny()
     cuts = [f"segments.{own.model.cut(level)}" for level in range(1, own.model.depth)]
-    schedule = way.levels(own.model.depth)
-    model = PartialBackprop(own.model, cuts, lambda iteration, worker: schedule.levels(iteration)[worker])
+    model = PartialBackprop(own.model, cuts, way.levels(own.model.depth))
     model.prepare(batch_of(own, dist.get_rank(), 0)[0])
     optimiser, rates = way.optimiser_of(model.parameter_groups())
     if way.adapt is not None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -221,11 +223,67 @@ def test_workers_that_take_turns_in_one_process_learn_the_same(found, case: int)
         assert_close(alone[3 + case], expected)
 
 
-def test_someone_goes_to_full_depth() -> None:
+def test_what_nobody_reaches_stays_as_it_is() -> None:
     own = tiny()
-    emulation = Emulation(own.model, torch.optim.SGD(own.model.parameters()))
-    with pytest.raises(UsageError, match="level 4"):
-        emulation.iterate((3, 2), [own.batch(0, worker, 0) for worker in range(2)])
+    emulation = Emulation(own.model, torch.optim.SGD(own.model.parameters(), 0.1, weight_decay=0.1))
+    before = [flat(bucket) for bucket in own.model.buckets]
+    emulation.iterate((3, 2), [own.batch(0, worker, 0) for worker in range(2)])
+    after = [flat(bucket) for bucket in own.model.buckets]
+    assert [torch.equal(*pair) for pair in zip(before, after, strict=True)] == [False, False, False, True]
+    emulation.iterate((4, 2), [own.batch(0, worker, 1) for worker in range(2)])
+    assert not torch.equal(before[3], flat(own.model.buckets[3]))
+
+
+def of_bucket(plan: list[tuple[int, ...]], bucket: int) -> list[int]:
+    return [contributors(levels, bucket) for levels in plan]
+
+
+@pytest.mark.parametrize("assignment", ["fixed", "rotation", "permutation"])
+@pytest.mark.parametrize(("mean", "counts"), [(0, {3, 4}), (1, {6}), (Fraction(1, 2), {2, 3}), (Fraction(1, 9), {2})])
+def test_two_levels_give_each_bucket_but_the_first_equally_many_contributors(
+    assignment: str, mean: Any, counts: set[int]
+) -> None:
+    """A staircase of 5 levels and 6 workers has 19 in all: (19 - 6) / 4 workers at full depth."""
+    schedule = LevelSchedule(5, 6, "two_level", assignment, min_contributors=2, mean_depth=Fraction(mean))
+    plan = [schedule.levels(iteration) for iteration in range(120)]
+    assert of_bucket(plan, 1) == [6] * 120 and {*of_bucket(plan, 5)} == counts
+    assert of_bucket(plan, 2) == of_bucket(plan, 3) == of_bucket(plan, 5)
+    total = max(Fraction(mean) * 30 or sum(staircase(5, 6)), 6 + 2 * 4)
+    assert sum(map(sum, plan)) == 120 * total
+    if assignment == "rotation":
+        assert {sum(levels[worker] for levels in plan) for worker in range(6)} == {20 * total}
+
+
+def test_two_levels_have_the_least_variance_for_their_work() -> None:
+    """By all lists of levels of 4 workers and 4 parts with the sum of a staircase."""
+    schedule = LevelSchedule(4, 4, "two_level")
+
+    def variance(levels: tuple[int, ...]) -> float:
+        return sum(1 / max(1e-9, contributors(levels, bucket)) for bucket in range(1, 5))
+
+    every = [levels for levels in product(range(1, 5), repeat=4) if sum(levels) == sum(staircase(4, 4))]
+    assert variance(schedule.levels(0)) == min(map(variance, every)) < variance(staircase(4, 4))
+
+
+def test_uniform_levels_take_turns_and_full_depth_comes_again() -> None:
+    uniform = LevelSchedule(3, 2, "uniform", warm_up=1, full_every=3)
+    assert [uniform.levels(iteration) for iteration in range(8)] == [(n, n) for n in (3, 3, 2, 3, 1, 3, 3, 2)]
+    rotation = LevelSchedule(4, 4, full_every=2)
+    plan = [rotation.levels(iteration) for iteration in range(8)]
+    assert plan[1::2] == [(4,) * 4] * 4
+    assert plan[::2] == [LevelSchedule(4, 4).levels(iteration) for iteration in range(4)]
+
+
+def test_parts_are_frozen_one_after_the_other() -> None:
+    full = LevelSchedule(4, 2, "full", freeze_from=3, iterations=9)
+    assert [full.levels(iteration)[0] for iteration in range(11)] == [4, 4, 4, 3, 3, 2, 2, 1, 1, 1, 1]
+    turns = LevelSchedule(4, 2, freeze_from=3, iterations=9)
+    assert turns.levels(2) == (2, 4) and turns.levels(4) == (2, 3) and turns.levels(8) == (1, 1)
+    for wrong in ({"freeze_from": 9, "iterations": 9}, {"freeze_from": -1, "iterations": 9}):
+        with misuse("out-of-range freeze_from"):
+            LevelSchedule(4, 2, **wrong)
+    with misuse("out-of-range full_every"):
+        LevelSchedule(4, 2, full_every=-1)
 
 
 def test_free_levels_keep_one_worker_at_full_depth_and_use_all_others() -> None:

@@ -89,8 +89,8 @@ def test_an_example_runs(example: str, printed: str, capsys: pytest.CaptureFixtu
 
 def test_the_table_of_levels_names_every_rule() -> None:
     named = re.findall(r'^\| `"(\w+)"', LOOP_PAGE, re.MULTILINE)
-    assert len(named) == 5
-    assert all(3 in level_rule(levels, 3, 2, 0, 1, 0)(5) for levels in named)
+    assert len(named) == 7
+    assert all(3 in level_rule(levels, 3, 2, 0, 1, 0)(6) for levels in named)
 
 
 def test_the_example_of_a_training_is_one(monkeypatch: pytest.MonkeyPatch) -> None:

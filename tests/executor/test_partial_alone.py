@@ -165,6 +165,7 @@ def test_what_the_first_pass_does_not_use_is_told() -> None:
         (2.0, "full", "wrong-type cuts"),
         (["1"], "half", "unknown-value levels"),
         (["1"], jigsaw_opt.FreeDepth(balance=1), "not-together balance"),
+        (["1"], jigsaw_opt.LevelSchedule(3, 1), "mismatch levels"),
         (6, "full", "out-of-range cuts"),
         (["1"], lambda iteration, worker: 3, "out-of-range levels"),
     ],

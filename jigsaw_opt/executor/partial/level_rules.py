@@ -12,9 +12,13 @@ from jigsaw_opt.problem.depth import FreeDepth
 from jigsaw_opt.problem.plan import JobPlan
 
 Levels = (
-    Literal["full", "staircase", "rotation", "permutation", "free"] | FreeDepth | Callable[[int, int], int] | JobPlan
+    Literal["full", "staircase", "rotation", "permutation", "free", "two_level", "uniform"]
+    | FreeDepth
+    | LevelSchedule
+    | Callable[[int, int], int]
+    | JobPlan
 )
-"""A rule by name, a free one with its numbers, a function of iteration and worker, both from 0, or a job of a plan."""
+"""A rule, or a function of iteration and worker, both from 0, or a job of a plan."""
 LevelRule = Callable[[int], tuple[int, ...]]
 """The levels of all workers in an iteration, from 0."""
 
@@ -31,6 +35,10 @@ def level_rule(levels: Levels, depth: int, workers: int, warm_up: int, granulari
             raise unsupported("min_progress", "levels that are drawn keep no limit of progress: leave it out")
         fewest = min(levels.min_contributors, workers)
         own = {"rule": "free", "min_contributors": fewest, "mean_depth": levels.mean(workers)}
+    elif isinstance(levels, LevelSchedule):
+        return _of_schedule(levels, depth, workers, warm_up, granularity)
+    elif levels in ("two_level", "uniform"):
+        own = {"rule": levels}
     elif levels in ("full", "staircase"):
         own = {"rule": levels, "assignment": "fixed"}
     elif levels in ("rotation", "permutation"):
@@ -40,9 +48,19 @@ def level_rule(levels: Levels, depth: int, workers: int, warm_up: int, granulari
     if isinstance(levels, JobPlan):
         return _of_plan(levels, depth, workers, warm_up, granularity)
     if not callable(levels):
-        names = "full, staircase, rotation, permutation, free, a FreeDepth, a job of a plan or a function"
+        names = "full, staircase, rotation, permutation, free, two_level, uniform, a FreeDepth, a LevelSchedule, "
+        names += "a job of a plan or a function"
         raise UsageError(f"levels are {names}, not {levels!r}", code="unknown-value", path="levels")
     return _of_function(levels, depth, workers, warm_up, granularity)
+
+
+def _of_schedule(levels: LevelSchedule, depth: int, workers: int, warm_up: int, granularity: int) -> LevelRule:
+    if (warm_up, granularity) != (0, 1):
+        raise not_together("levels", "a schedule has a warm_up and a granularity of its own: leave these out")
+    if (levels.depth, levels.workers) != (depth, workers):
+        message = f"the schedule is of {levels.depth} levels and {levels.workers} workers; here are {depth}, {workers}"
+        raise UsageError(message, code="mismatch", path="levels")
+    return levels.levels
 
 
 def _of_plan(job: JobPlan, depth: int, workers: int, warm_up: int, granularity: int) -> LevelRule:

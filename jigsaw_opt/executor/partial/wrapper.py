@@ -58,7 +58,8 @@ class PartialBackprop(StepAdapting):
     levels
         ``full``; ``staircase``: worker ``k`` of ``w`` goes to level ``ceil(D*k/w)``; ``rotation``: the workers take
         turns at these; ``permutation``: they draw them; ``free`` or a `FreeDepth`: so many workers go to full depth,
-        the others are drawn with at least that mean depth; a function of iteration and worker, both from 0, which
+        the others are drawn with at least that mean depth; ``two_level``, ``uniform``, or a `LevelSchedule`, which says
+        what these are and has further options; a function of iteration and worker, both from 0, which
         gives a level from 1 and must give the same in all processes; or a job of a plan, whose iterations are repeated.
         What no worker reaches has no gradient.
     warm_up
