@@ -35,9 +35,10 @@ class Finding:
 
     `points` and `more_loss` are what is beyond full depth with all its iterations. `frontier_points` and
     `frontier_loss` are what is beyond full depth with as many iterations as take the way's GPU-time, by a line between
-    two of the controls; no number where the GPU-time is outside of theirs. GPU-time and operations are in per cent of
-    full depth. `target` is the GPU-time after which the mean accuracy first is that of full depth at its end, with the
-    percentiles of resampled seeds (Efron and Tibshirani 1993); infinite where it never is.
+    two of the controls; no number where the GPU-time is outside of theirs. `work_points` are the same at equal
+    operations, which no overhead is in. GPU-time and operations are in per cent of full depth. `target` is the GPU-time
+    after which the mean accuracy first is that of full depth at its end, with the percentiles of resampled seeds (Efron
+    and Tibshirani 1993); infinite where it never is.
     """
 
     subject: str
@@ -61,6 +62,8 @@ class Finding:
     frontier_half: float
     frontier_loss: float
     frontier_loss_half: float
+    work_points: float
+    work_half: float
     target: float
     target_low: float
     target_high: float
@@ -84,12 +87,12 @@ def pays(frontier: MeanInterval) -> Pays:
 
 @dataclass(frozen=True)
 class Curve:
-    """A run by its points: GPU-seconds, accuracy in per cent, loss (infinite where it is no number), operations."""
+    """A run by its points: GPU-seconds, operations, accuracy in per cent, loss (infinite where it is no number)."""
 
     seconds: npt.NDArray[np.float64]
+    operations: npt.NDArray[np.float64]
     accuracy: npt.NDArray[np.float64]
     loss: npt.NDArray[np.float64]
-    operations: float
 
     @classmethod
     def of(cls, design: Design, rows: Rows, run: Run) -> Curve:
@@ -97,9 +100,9 @@ class Curve:
         points = np.array(rows[design.key(run)]["points"], dtype=float)
         costs = design.block_row(rows, run.workers, run.batch)
         seconds = points[:, BLOCKS:] @ np.array(costs["block_us"]) / 1e6
-        operations = float(points[-1, BLOCKS:] @ np.array(costs["operations"]))
+        operations = points[:, BLOCKS:] @ np.array(costs["operations"])
         loss = np.nan_to_num(points[:, LOSS], nan=inf, posinf=inf)
-        return cls(seconds, 100 * points[:, ACCURACY], loss, operations)
+        return cls(seconds, operations, 100 * points[:, ACCURACY], loss)
 
 
 def findings(design: Design, rows: Rows) -> list[Finding]:
@@ -120,8 +123,10 @@ def _finding(design: Design, name: str, way: Comparison, run: Run, curves: Seque
     own, full = [row[0] for row in curves], [row[1] for row in curves]
     points = MeanInterval.of([float(a.accuracy[-1] - b.accuracy[-1]) for a, b in zip(own, full, strict=True)])
     loss = MeanInterval.of([float(a.loss[-1] - b.loss[-1]) for a, b in zip(own, full, strict=True)])
-    beyond = [_beyond(mine, frontier) for mine, *frontier in curves]
-    accuracy_beyond, loss_beyond = (MeanInterval.of(column) for column in zip(*beyond, strict=True))
+    beyond = [
+        (*_beyond(mine, frontier, "seconds"), _beyond(mine, frontier, "operations")[0]) for mine, *frontier in curves
+    ]
+    in_time, loss_in_time, in_work = (MeanInterval.of(column) for column in zip(*beyond, strict=True))
     is_control = way in controls(way.setting).values()
     seconds = fmean(float(curve.seconds[-1]) for curve in own)
     return Finding(
@@ -130,20 +135,20 @@ def _finding(design: Design, name: str, way: Comparison, run: Run, curves: Seque
         *(fmean(float(c.accuracy[-1]) for c in own), fmean(float(c.loss[-1]) for c in own)),
         *(points.mean, points.half, loss.mean, loss.half),
         *(seconds, 100 * seconds / fmean(float(curve.seconds[-1]) for curve in full)),
-        100 * fmean(curve.operations for curve in own) / fmean(curve.operations for curve in full),
-        *(accuracy_beyond.mean, accuracy_beyond.half, loss_beyond.mean, loss_beyond.half),
-        *(*_target(own, full), learns(points), "control" if is_control else pays(accuracy_beyond)),
+        100 * fmean(float(c.operations[-1]) for c in own) / fmean(float(c.operations[-1]) for c in full),
+        *(in_time.mean, in_time.half, loss_in_time.mean, loss_in_time.half, in_work.mean, in_work.half),
+        *(*_target(own, full), learns(points), "control" if is_control else pays(in_time)),
     )
 
 
-def _beyond(own: Curve, frontier: Sequence[Curve]) -> tuple[float, float]:
-    """Accuracy and loss at the end beyond those of full depth in the same GPU-time."""
-    ordered = sorted(frontier, key=lambda curve: float(curve.seconds[-1]))
-    at, seconds = float(own.seconds[-1]), [float(curve.seconds[-1]) for curve in ordered]
-    if not seconds[0] <= at <= SLACK * seconds[-1]:
+def _beyond(own: Curve, frontier: Sequence[Curve], by: Literal["seconds", "operations"]) -> tuple[float, float]:
+    """Accuracy and loss at the end beyond those of full depth in the same GPU-time, or with as many operations."""
+    ordered = sorted(frontier, key=lambda curve: float(getattr(curve, by)[-1]))
+    at, spent = float(getattr(own, by)[-1]), [float(getattr(curve, by)[-1]) for curve in ordered]
+    if not spent[0] <= at <= SLACK * spent[-1]:
         return nan, nan
-    accuracy = np.interp(at, seconds, [curve.accuracy[-1] for curve in ordered])
-    loss = np.interp(at, seconds, [curve.loss[-1] for curve in ordered])
+    accuracy = np.interp(at, spent, [curve.accuracy[-1] for curve in ordered])
+    loss = np.interp(at, spent, [curve.loss[-1] for curve in ordered])
     return float(own.accuracy[-1] - accuracy), float(own.loss[-1] - loss)
 
 
@@ -182,6 +187,7 @@ def markdown(found: Sequence[Finding]) -> str:
     titles = (
         *("task", "workers", "way", "seeds", "rate", "batch", "iterations", "accuracy %", "points, 95 %"),
         *("GPU-time %", "operations %", "points at equal GPU-time, 95 %", "loss at equal GPU-time, 95 %"),
+        "points at equal operations, 95 %",
         *("GPU-time % to full depth's accuracy, 95 %", "learns", "pays"),
     )
     lines = [_line(titles), _line(["---"] * len(titles)), *(_line(_cells(finding)) for finding in found)]
@@ -189,7 +195,11 @@ def markdown(found: Sequence[Finding]) -> str:
 
 
 def _cells(f: Finding) -> tuple[str, ...]:
-    beyond = ((f.frontier_points, f.frontier_half), (f.frontier_loss, f.frontier_loss_half))
+    beyond = (
+        (f.frontier_points, f.frontier_half),
+        (f.frontier_loss, f.frontier_loss_half),
+        (f.work_points, f.work_half),
+    )
     shown = ["" if f.pays == "control" or isnan(mean) else str(MeanInterval(mean, half)) for mean, half in beyond]
     low, target, high = (f"{value:.0f}" for value in (f.target_low, f.target, f.target_high))
     return (

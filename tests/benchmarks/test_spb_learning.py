@@ -208,6 +208,10 @@ def test_a_way_is_judged_at_equal_iterations_and_against_full_depth_in_its_gpu_t
     # Full depth with 75 % of the time lies between 3 and 4 of 5 iterations, 6.25 points below all of them.
     assert rotation.frontier_points == pytest.approx(-2.95 + 6.25)
     assert rotation.frontier_half == pytest.approx(12.706 * 0.05)
+    assert (rotation.work_points, rotation.work_half) == (
+        pytest.approx(rotation.frontier_points),
+        pytest.approx(rotation.frontier_half),
+    )
     assert (rotation.pays, rotation.target) == ("pays", inf)
     assert {found[name, 2].pays for name in controls(Setting())} == {"control"}
     assert found["full", 2].target == pytest.approx(100)
@@ -225,9 +229,9 @@ def test_gpu_time_to_the_target_is_interpolated_between_points_and_none_is_given
 
 
 def test_no_difference_is_given_where_full_depth_never_took_so_little_time() -> None:
-    way, full = (Curve(torch.tensor([t]).numpy(), *[torch.tensor([60.0]).numpy()] * 2, 1.0) for t in (0.5, 1.0))
-    assert all(map(isnan, _beyond(way, [full, full])))
-    assert _beyond(full, [way, full]) == (0, 0)
+    way, full = (Curve(*[torch.tensor([t]).numpy()] * 2, *[torch.tensor([60.0]).numpy()] * 2) for t in (0.5, 1.0))
+    assert all(map(isnan, _beyond(way, [full, full], "seconds")))
+    assert _beyond(full, [way, full], "operations") == (0, 0)
 
 
 def test_every_subject_names_comparisons_that_exist_and_batches_that_its_workers_share() -> None:
