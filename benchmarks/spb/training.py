@@ -34,7 +34,8 @@ class Method:
     In per cent are `warm_up`, the share of iterations at full depth at the beginning, `always_full`, that of workers at
     full depth under ``free`` and ``two_level``, `mean_depth`, and `freeze_from`, the share of iterations after which
     parts are frozen, 0 for never. `full_every` is that of `LevelSchedule`. `rate_power` and `count_samples` are those
-    of `PartialBackprop.adapt`.
+    of `PartialBackprop.adapt`, and `kept_decay` that of `PartialBackprop`. With `larger_batches`, workers draw as many
+    samples as make their blocks take equally long, if a backward pass takes twice as long as a forward pass.
     """
 
     rule: Rule = "staircase"
@@ -47,6 +48,8 @@ class Method:
     full_every: int = 0
     freeze_from: int = 0
     mean_depth: int = 0
+    kept_decay: float = 0
+    larger_batches: bool = False
 
     def __repr__(self) -> str:
         """Leave out fields that were added later where they have their defaults, so that keys of rows stay."""
@@ -85,10 +88,13 @@ def train(subject: Subject, run: Run) -> dict[str, Any]:
     model = workers[0].model
     schedule = levels_of(run, model.depth)
     emulation, rates = _learner(subject.optimiser, run, model)
-    blocks, points = [0] * model.depth, []
+    blocks, points, sizes = [0] * model.depth, [], None
     for iteration in range(run.iterations):
         levels = schedule.levels(iteration)
-        emulation.iterate(levels, _batches(workers, run.seed, iteration))
+        if run.method.larger_batches:
+            sizes = [round(run.batch / run.workers * 3 / (1 + 2 * level / model.depth)) for level in levels]
+            workers = [replace(own, batch_size=n) for own, n in zip(workers, sizes, strict=True)]
+        emulation.iterate(levels, _batches(workers, run.seed, iteration), sizes)
         rates.step()
         for level in levels:
             blocks[level - 1] += 1
@@ -123,7 +129,7 @@ def _learner(
     optimiser = OPTIMISERS[recipe.optimiser](groups, **recipe.options)
     factor = partial(_rate_factor, run.iterations if run.setting.decay else 0)
     rates = torch.optim.lr_scheduler.LambdaLR(optimiser, factor)
-    emulation = Emulation(model, optimiser, Averaging(method.averaging))
+    emulation = Emulation(model, optimiser, Averaging(method.averaging), method.kept_decay)
     if _is_adapted(method):
         emulation.adapt(method.rate_power, method.count_samples)
     return emulation, rates

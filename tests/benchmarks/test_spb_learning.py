@@ -59,9 +59,17 @@ def test_runs_repeat_and_methods_differ_only_after_the_warm_up() -> None:
         run = Run(4, 3, Setting(), method, 0.01, 4, 16)
         return [point[:3] for point in train(subject, run)["points"]]
 
+    ways = (Method(kept_decay=0.5), Method(larger_batches=True), Method("uniform", rate_power=0.5), Method())
+    assert len({str(points(way)) for way in ways}) == len(ways)
     full, late = points(Method("full")), points(Method(warm_up=50))
     assert points(Method(warm_up=50)) == late
     assert full[:2] == late[:2] and full[2:] != late[2:]
+
+
+def test_a_key_names_what_is_not_as_it_was_at_first() -> None:
+    old = "rule='staircase', assignment='rotation', averaging='avg_w_count', warm_up=0, always_full=0"
+    assert repr(Method()) == f"Method({old})"
+    assert repr(Method(kept_decay=0.5)) == f"Method({old}, kept_decay=0.5)"
 
 
 def test_no_file_that_is_held_out_is_trained_on(seed: int = 3) -> None:

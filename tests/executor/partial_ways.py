@@ -33,6 +33,8 @@ class Way:
     optimiser: str = "sgd"
     schedule: Any = None
     adapt: Any = None
+    kept: float = 0.0
+    samples: Sequence[int] | None = None
 
     def levels(self, depth: int) -> LevelSchedule:
         return LevelSchedule(depth, WORKERS, **(self.schedule or {}))
@@ -49,6 +51,11 @@ WAYS = {
     "sgd counts samples": Way(adapt={"count_samples": True}),
     "nesterov counts samples": Way("nesterov", adapt={"rate_power": 0.0, "count_samples": True}),
     "adam counts samples": Way("adam", adapt={"count_samples": True}),
+    "kept": Way(kept=0.5),
+    "kept for ever": Way("adam", {"rule": "two_level", "full_every": 3}, {"rate_power": 1.0}, kept=1.0),
+    "kept while freezing": Way(schedule={"freeze_from": 3, "iterations": STEPS}, kept=0.9, samples=(1, 3)),
+    "samples": Way(samples=(3, 1)),
+    "samples counted": Way("nesterov", adapt={"count_samples": True}, samples=(2, 5)),
     "uniform": Way(schedule={"rule": "uniform"}),
     "two levels": Way("adam", {"rule": "two_level", "mean_depth": Fraction(3, 4)}, {"count_samples": True}),
     "full depth now and then": Way(schedule={"full_every": 3}, adapt={"rate_power": 0.5}),
@@ -64,13 +71,15 @@ def trained(way: Way) -> Tensor:
     """Parameters after a training in this process, one of a group."""
     own = tiny()
     cuts = [f"segments.{own.model.cut(level)}" for level in range(1, own.model.depth)]
-    model = PartialBackprop(own.model, cuts, way.levels(own.model.depth))
+    model = PartialBackprop(own.model, cuts, way.levels(own.model.depth), kept_decay=way.kept)
     model.prepare(batch_of(own, dist.get_rank(), 0)[0])
     optimiser, rates = way.optimiser_of(model.parameter_groups())
     if way.adapt is not None:
         model.adapt(optimiser, **way.adapt)
     for iteration in range(STEPS):
         inputs, targets = batch_of(own, dist.get_rank(), iteration)
+        if way.samples is not None:
+            model.samples = way.samples[(dist.get_rank() + iteration) % WORKERS]
         own.network.loss(model(inputs), targets).backward()
         optimiser.step()
         rates.step()
@@ -83,12 +92,13 @@ def emulated(way: Way) -> Tensor:
     own = tiny()
     schedule = way.levels(own.model.depth)
     optimiser, rates = way.optimiser_of([{"params": bucket} for bucket in own.model.buckets if bucket])
-    emulation = Emulation(own.model, optimiser)
+    emulation = Emulation(own.model, optimiser, kept_decay=way.kept)
     if way.adapt is not None:
         emulation.adapt(**{"rate_power": 0.5, "count_samples": False} | way.adapt)
     for iteration in range(STEPS):
         batches = [batch_of(own, worker, iteration) for worker in range(WORKERS)]
-        emulation.iterate(schedule.levels(iteration), batches)
+        samples = None if way.samples is None else [way.samples[(at + iteration) % WORKERS] for at in range(WORKERS)]
+        emulation.iterate(schedule.levels(iteration), batches, samples)
         rates.step()
     return flat(own.model.parameters())
 

@@ -163,6 +163,11 @@ def require_equal_passes(
     return ended
 
 
+def gathered_number(number: int, device: torch.device, group: dist.ProcessGroup | None) -> list[int]:
+    """Return a number of each process, by rank."""
+    return [own for (own,) in _gathered([number], device, group)]
+
+
 def _shown(text: str) -> list[int]:
     data = text.encode()
     data = data if len(data) <= _SHOWN else data[: _SHOWN - 3] + b"..."

@@ -27,6 +27,9 @@ from jigsaw_opt.problem.costs import contributors
 Turn = Callable[[int, bool, bool], AbstractContextManager[None]]
 """Makes the turn of the exchange of a run: from its bucket, and whether it is the bucket's first and last one."""
 
+Weigh = Callable[[int, Sequence[int]], list[float]]
+"""Returns the weight of each worker's gradient of a bucket, which is 0 for no gradient, at the workers' levels."""
+
 RUN_BYTES = 25 * 2**20
 """Most gradient bytes of one exchange, if it has more than one parameter: as in `DistributedDataParallel`."""
 
@@ -83,6 +86,7 @@ class ParameterRun:
         self.flat, self._views = flat_gradients(self._parameters, marks)
         self._numbers, self._marks = self.flat[:-marks], self.flat[-marks:]
         self.own_square = 0.0
+        self._kept: Tensor | None = None
 
     def index(self) -> int:
         """Return the number of the piece in this backward pass, from 0."""
@@ -112,8 +116,8 @@ class ParameterRun:
         """Overwrite the flat gradients."""
         self._numbers.copy_(buffer)
 
-    def fill(self, is_measured: bool) -> None:
-        """Write this worker's gradients, and on request their squared length."""
+    def fill(self, is_measured: bool, is_kept: bool) -> None:
+        """Write this worker's gradients, and on request their squared length; keep a copy if they are to be kept."""
         own = [p.grad for p in self._parameters]
         there = [(view, grad) for view, grad in zip(self._views, own, strict=True) if grad is not None]
         if any(grad.layout is not torch.strided for _, grad in there):
@@ -124,6 +128,19 @@ class ParameterRun:
             torch._foreach_copy_([view for view, _ in there], [grad for _, grad in there])
         length = squared_length(self._numbers) if is_measured else 0.0
         self._marks.copy_(torch.tensor([*(grad is not None for grad in own), length]))
+        if is_kept and self.bucket > 1:  # bucket 1 has a gradient of every worker in every iteration
+            self._kept = self.flat.clone() if self._kept is None else self._kept.copy_(self.flat)
+
+    def weigh(self, weights: Sequence[float], worker: int, is_own: bool) -> list[int]:
+        """Have the mean over those who take part be the weighted one; return levels at which they do.
+
+        `is_own`: whether this worker has a gradient of this pass, or gives the one that it has kept.
+        """
+        if weights[worker]:
+            if not is_own and self._kept is not None:
+                self.flat.copy_(self._kept)
+            self._numbers.mul_(weights[worker] * sum(weight > 0 for weight in weights) / sum(weights))
+        return [self.bucket if weight else 0 for weight in weights]
 
     def exchange(self, exchange: GradientExchange, levels: Sequence[int], hook: CommunicationHook | None) -> None:
         """Exchange what is written, with the other workers, or write zeros; in the thread of transfers.
@@ -189,6 +206,7 @@ class GradientAverage:
     the ranks that have no batch left, which count as if their level were 0. Raises where the processes do not do the
     same, and nothing is sent. `turn`: what the exchange of each run waits for. `hook`: what exchanges gradients in
     place of the exchange; None for none. `is_measured`: whether the lengths of gradients are exchanged as well.
+    `weigh`: weights in the mean; None for all alike. `is_kept`: whether this worker's gradients are kept.
     """
 
     def __init__(
@@ -201,10 +219,12 @@ class GradientAverage:
         turn: Turn = lambda bucket, is_first, is_last: nullcontext(),
         hook: CommunicationHook | None = None,
         is_measured: bool = False,
+        weigh: Weigh | None = None,
+        is_kept: bool = False,
     ) -> None:
         self._runs, self._exchange, self._levels, self._level = runs, exchange, levels, level
         self._agree, self._turn, self._hook = agree, turn, hook
-        self._is_measured = is_measured
+        self._is_measured, self._weigh, self._is_kept = is_measured, weigh, is_kept
         # Of buckets that its backward pass does not reach, this worker only receives: it waits for no gradient of them.
         self._missing: list[set[Tensor]] = [
             set(run.parameters()) if run.bucket <= self._level else set() for run in runs
@@ -278,7 +298,7 @@ class GradientAverage:
         run = self._runs[at]
         if run.bucket <= self._level:
             # Others learn by it that gradients never come.
-            run.flat.fill_(torch.nan) if self._has_failed else run.fill(self._is_measured)
+            run.flat.fill_(torch.nan) if self._has_failed else run.fill(self._is_measured, self._is_kept)
         elif not contributors(self._levels, run.bucket):
             run.flat.zero_()
         self._sent.append(send(partial(self._transfer, at), run.stream))
@@ -292,6 +312,9 @@ class GradientAverage:
         is_first = not at or self._runs[at - 1].bucket < own
         is_last = at + 1 == len(self._runs) or self._runs[at + 1].bucket > own
         with self._turn(own, is_first, is_last):
+            if self._weigh is not None:
+                weights, worker = self._weigh(own, levels), self._exchange.ranks.index(dist.get_rank())
+                levels = self._runs[at].weigh(weights, worker, own <= self._level)
             self._runs[at].exchange(self._exchange, levels, self._hook)
 
 

@@ -139,6 +139,21 @@ class StepAdapting(ModuleWrapper, ABC):
         """
         return describe(self._known_parts())
 
+    @property
+    def samples(self) -> int | None:
+        """Samples of which this worker's gradient is a mean; None where all workers count alike, which is the default.
+
+        Set it before the forward pass, in all processes: averages then are means over samples. It stays until it is
+        set again.
+        """
+        return self._peers.samples
+
+    @samples.setter
+    def samples(self, samples: int | None) -> None:
+        if samples is not None and (not isinstance(samples, int) or samples < 1):
+            raise out_of_range("samples", f"a gradient is a mean of a whole number of samples, not {samples!r}")
+        self._peers.samples = samples
+
     def parameter_groups(self) -> list[dict[str, list[nn.Parameter]]]:
         """Return the parameters in groups for an optimiser, one for each bucket, from the output to the input.
 

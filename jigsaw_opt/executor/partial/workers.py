@@ -12,9 +12,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from jigsaw_opt.errors import RunFailedError, UsageError, unsupported
+from jigsaw_opt.errors import RunFailedError, UsageError, not_together, unsupported
 from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
 from jigsaw_opt.executor.partial.agreement import (
+    gathered_number,
     model_facts,
     place_in,
     require_batches,
@@ -36,7 +37,7 @@ from jigsaw_opt.executor.partial.parts import ModelParts, split, split_alike
 from jigsaw_opt.executor.partial.passes import BackwardPass
 from jigsaw_opt.executor.partial.transfers import next_number, own_group, send
 from jigsaw_opt.executor.partial.turns import Turns
-from jigsaw_opt.executor.partial.weights import contributor_share
+from jigsaw_opt.executor.partial.weights import GradientWeights, contributor_share
 from jigsaw_opt.problem.costs import contributors
 
 
@@ -45,18 +46,26 @@ class Workers:
 
     `group`: their processes; None for the default group, or for a worker alone. `broadcast_buffers`: whether all get
     the buffers of the first one after each backward pass. `noise`: what is told of gradients in each iteration.
+    `kept_decay`: by what the weight of a kept gradient decays; 0 keeps none. `samples`: how many this worker's next
+    gradient is a mean of; None where workers count alike.
     `rank, count`: place of this worker among all, from 0, and how many there are. `hook`: what exchanges gradients in
     place of the exchange.
     """
 
-    def __init__(self, group: dist.ProcessGroup | None, broadcast_buffers: bool, noise: GradientNoise) -> None:
+    def __init__(
+        self, group: dist.ProcessGroup | None, broadcast_buffers: bool, noise: GradientNoise, kept_decay: float
+    ) -> None:
+        if kept_decay and noise.every:
+            raise not_together("kept_decay", "the noise of gradients is measured where none is kept")
         self.group, self._broadcast_buffers, self.noise = group, broadcast_buffers, noise
         self.rank, self.count = place_in(group)
         self.hook: CommunicationHook | None = None
         self._number = 1
         self._joins = self._join_raises = False
         self._ended: frozenset[int] = frozenset()
-        self._levels = [1] * self.count
+        self.samples: int | None = None
+        self._weights = GradientWeights(kept_decay)
+        self._levels, self._samples = [1] * self.count, [1] * self.count
         self._runs: list[ParameterRun] = []
         self._facts: dict[str, str] = {}
         self._buckets: dict[int, list[nn.Parameter]] = {}
@@ -87,6 +96,7 @@ class Workers:
     def train(self, module: nn.Module, parts: ModelParts) -> None:
         """Take account of which parameters of the module are trained now, and of their types and devices."""
         self.noise.forget_earlier()
+        self._weights = GradientWeights(self._weights.decay)
         if self.count > 1:
             self._runs = runs_of(parts.buckets)
             self._facts = {
@@ -111,6 +121,9 @@ class Workers:
         `turns`: in which the runs are exchanged; None for at once.
         """
         forward = running.forward
+        is_weighted = self._weights.decay > 0 or self.samples is not None
+        if is_weighted:
+            self._require_one_whole_pass(forward.iteration)
         turn = {} if turns is None else {"turn": partial(turns.transfer, forward.iteration)}
         earlier = [name for name, p in module.named_parameters() if p in running.earlier] if running.earlier else []
         facts = self._pass_facts(module, forward.iteration, forward.levels, earlier)
@@ -122,8 +135,28 @@ class Workers:
             partial(self._agree, facts, forward.iteration),
             hook=self.hook,
             is_measured=self.noise.is_due(forward.iteration),
+            weigh=partial(self._weigh, forward.iteration) if is_weighted else None,
+            is_kept=self._weights.decay > 0,
             **turn,
         )
+
+    def _weigh(self, iteration: int, bucket: int, levels: Sequence[int]) -> list[float]:
+        return self._weights.of(iteration, levels, self._samples, bucket)
+
+    def _require_one_whole_pass(self, iteration: int) -> None:
+        """Raise `UsageError` where weights, or gradients that are kept, would not be those of whole iterations."""
+        if self._joins:
+            raise not_together("join", "within join() no gradients are kept, and workers count alike")
+        if self.samples is not None and self.noise.is_due(iteration):
+            raise not_together("samples", "the noise of gradients is measured where workers count alike")
+        if self._weights.decay and self._weights.noted == iteration:
+            raise unsupported("kept_decay", "gradients are kept of one averaged backward pass in an iteration")
+
+    def require_cleared(self, trained: Sequence[nn.Parameter]) -> None:
+        """Raise `UsageError` where gradients are kept and those of an earlier iteration are still there."""
+        if self._weights.decay and any(p.grad is not None and bool(p.grad.any()) for p in trained):
+            message = "where gradients are kept, clear those of an iteration before the next one"
+            raise UsageError(message, code="wrong-order", path="kept_decay")
 
     def finish(self, module: nn.Module, running: BackwardPass) -> None:
         """Wait for the averages of a backward pass, and send buffers after them."""
@@ -136,6 +169,7 @@ class Workers:
         running.average.finish()
         self._ended = running.average.ended
         self._levels = left = without(forward.levels, self._ended)
+        self._weights.note(forward.iteration, left, self._samples)
         if is_measured:
             for bucket, group in groupby(self._runs, lambda run: run.bucket):
                 runs = list(group)
@@ -153,8 +187,8 @@ class Workers:
                 self.noise.observe(bucket, 1, 0.0, own)
 
     def share(self, bucket: int) -> float:
-        """Return the share of the workers that contributed to a bucket in the last backward pass with an exchange."""
-        return contributor_share(self._levels, [1] * self.count, bucket) if self.count > 1 else 1.0
+        """Return the share of the samples that contributed to a bucket in the last backward pass with an exchange."""
+        return contributor_share(self._levels, self._samples, bucket) if self.count > 1 else 1.0
 
     @contextmanager
     def joined(self, is_early_end_raised: bool) -> Iterator[None]:
@@ -199,6 +233,8 @@ class Workers:
         facts["gradients of earlier passes"] = ", ".join(earlier) or "none"
         if self._broadcast_buffers:
             facts["broadcast_buffers"] += "".join(f", {name} {tuple(b.shape)}" for name, b in module.named_buffers())
+        facts["samples"] = "alike" if self.samples is None else "given"
+        facts["kept gradients"] = str(self._weights)
         facts["communication hook"] = "none" if self.hook is None else self.hook.name
         return facts
 
@@ -207,6 +243,10 @@ class Workers:
         device = self._runs[0].parameters()[0].device
         try:
             ended = require_equal_passes(facts, device, own_group(self.group), has_ended)
+            if facts["samples"] == "given":
+                self._samples = gathered_number(self.samples or 0, device, own_group(self.group))
+            else:
+                self._samples = [1] * self.count
         except RuntimeError as error:  # of torch, which has no other type for them
             raise RunFailedError(
                 f"iteration {iteration}: another process has ended, or has not come to this backward pass within the "
@@ -240,4 +280,5 @@ class Workers:
         """Be what was copied, among the processes that are here."""
         self.__dict__.update(state)
         self.rank, self.count = place_in(self.group)
-        self._levels = [1] * self.count
+        self._levels, self._samples = [1] * self.count, [1] * self.count
+        self._weights = GradientWeights(self._weights.decay)

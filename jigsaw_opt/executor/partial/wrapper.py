@@ -75,6 +75,9 @@ class PartialBackprop(StepAdapting):
     efficiency_every
         0, or after how many iterations, again and again, the noise of the gradients of two iterations is measured, for
         `efficiency`.
+    kept_decay
+        0, or weight of the last own gradient with which a worker stands in the mean of a bucket that it does not reach,
+        at most 1; multiplied by itself for each further iteration. Takes memory for the gradients once more.
     process_group
         The group of those who train; None for the default group.
 
@@ -101,6 +104,7 @@ class PartialBackprop(StepAdapting):
         broadcast_buffers: bool = True,
         debug: int = 0,
         efficiency_every: int = 0,
+        kept_decay: float = 0.0,
         process_group: dist.ProcessGroup | None = None,
     ) -> None:
         super().__init__(module)
@@ -113,7 +117,7 @@ class PartialBackprop(StepAdapting):
         self.iteration = 0
         self._cuts, self._debug, self._synchronise = cuts, debug, True
         depth = (cuts if isinstance(cuts, int) else len(cuts)) + 1
-        self._peers = Workers(process_group, broadcast_buffers, GradientNoise(depth, efficiency_every))
+        self._peers = Workers(process_group, broadcast_buffers, GradientNoise(depth, efficiency_every), kept_decay)
         require_trainable(module, PartialBackprop, is_partial=depth > 1 and levels != "full")
         self._levels, self._schedule = levels, (depth, warm_up, granularity, seed)
         self._rule: LevelRule = self._of_levels()
@@ -161,6 +165,8 @@ class PartialBackprop(StepAdapting):
         parts.require_same_parameters(self.module)
         self._follow_frozen(parts)
         is_first = self._last is None or self._last.iteration != self.iteration
+        if is_first:
+            self._peers.require_cleared(self._trained)
         if is_first and self._debug and self.iteration % self._debug == 0:
             self._peers.compare(self.module, self.iteration)
         turns = turns_of(self._levels)
