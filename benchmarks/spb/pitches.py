@@ -66,7 +66,7 @@ def _tones(count: int, draw: Generator) -> Batch:
     targets = torch.randint(PITCHES, (count,), generator=draw)
     others = PITCHES * torch.rand(count, generator=draw)
     detuned = targets + 0.6 * torch.rand(count, generator=draw) - 0.3
-    sound = _sound(detuned, draw) + 0.5 * _sound(others, draw) + 0.6 * torch.randn(count, WINDOW, generator=draw)
+    sound = _sound(detuned, draw) + 0.5 * _sound(others, draw) + 1.5 * torch.randn(count, WINDOW, generator=draw)
     sound = (sound - sound.mean(1, keepdim=True)) / sound.std(1, keepdim=True)
     return sound[:, None], targets
 

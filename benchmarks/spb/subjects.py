@@ -84,9 +84,9 @@ SUBJECTS = {
             {**CONVOLUTIONS, "classes": len(ALPHABETS["capitals"])},
             "capitals",
             batch=64,
-            iterations=500,
+            iterations=400,
             optimiser="sgd",
-            rates=(0.01, 0.02, 0.04),
+            rates=(0.02, 0.04, 0.08),
         ),
         Subject(
             "letters-tuned",
@@ -105,9 +105,9 @@ SUBJECTS = {
             {"classes": PITCHES},
             "tones",
             batch=16,
-            iterations=60,
+            iterations=40,
             optimiser="adam",
-            rates=(0.0015, 0.003, 0.006),
+            rates=(0.006, 0.012, 0.024),
         ),
         Subject(
             "sources-gpt",
