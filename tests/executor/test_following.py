@@ -93,6 +93,17 @@ def noted(clock: ReplayClock) -> Iterator[dict[str, Any]]:
         PlanTurns.transfer = transfer  # type: ignore[method-assign]
 
 
+def options(job: str, groups: dict[str, Any]) -> dict[str, Any]:
+    """One job keeps gradients, too."""
+    return {"process_group": groups[job], "kept_decay": 0.5 if job == "a" else 0.0}
+
+
+def weighted(job: str, rank: int, model: PartialBackprop) -> PartialBackprop:
+    """Have the workers of one job count by their samples."""
+    model.samples = 1 + rank if job == "a" else None
+    return model
+
+
 def follow(instance: Instance, plan: Plan, meet: str | None, steps: dict[str, int]) -> Any:
     """Train jobs ``a``, with ranks 0 and 1, and ``b``, with ranks 2 and 3, as the plan says, and then without it."""
     rank = dist.get_rank()
@@ -100,9 +111,9 @@ def follow(instance: Instance, plan: Plan, meet: str | None, steps: dict[str, in
     job = "a" if rank < 2 else "b"
     clock = ReplayClock(dist.new_group(backend="gloo"))
     with noted(clock) as moments, following(plan, instance, job, process_group=groups[job], meet=meet) as part:
-        model = PartialBackprop(network(), CUTS, levels=part, process_group=groups[job])
+        model = weighted(job, rank, PartialBackprop(network(), CUTS, levels=part, **options(job, groups)))
         losses = train(job, model, steps[job])
-    free = PartialBackprop(network(), CUTS, levels=part, process_group=groups[job])
+    free = weighted(job, rank, PartialBackprop(network(), CUTS, levels=part, **options(job, groups)))
     assert losses == train(job, free, steps[job])
     return moments, losses, part.gpus[rank % 2]
 
