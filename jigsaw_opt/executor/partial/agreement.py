@@ -39,7 +39,7 @@ def require_trainable(module: nn.Module, wrapper: type[nn.Module], is_partial: b
             raise unsupported(
                 "module", f"{where} is a {kind}, which trains workers of its own: wrap the module within it instead"
             )
-        if _SHARDED & {kind.__name__ for kind in type(inside).__mro__}:
+        if is_sharded(inside):
             raise unsupported(
                 "module",
                 f"{where} is sharded by FSDP, so no process has its whole parameters: shard what wraps it instead, "
@@ -53,6 +53,11 @@ def require_trainable(module: nn.Module, wrapper: type[nn.Module], is_partial: b
     if expanded:
         named = ", ".join(expanded)
         raise unsupported("module", f"the numbers of {named} share memory, as expand() makes them: clone() them")
+
+
+def is_sharded(module: nn.Module) -> bool:
+    """Return whether FSDP shards the parameters of a module."""
+    return bool(_SHARDED & {kind.__name__ for kind in type(module).__mro__})
 
 
 def require_outermost() -> None:

@@ -129,6 +129,12 @@ class StepAdapting(ModuleWrapper, ABC):
             )
         return self._parts
 
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Load one of the module, the same in all processes."""
+        if self._peers.local is not None:
+            self._peers.local.forget()
+        return super().load_state_dict(*args, **kwargs)
+
     def describe(self) -> Description:
         """Return a table of the levels: where each begins, its parameters, their bytes, and its share of the time.
 

@@ -12,10 +12,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from jigsaw_opt.errors import RunFailedError, UsageError, not_together, unsupported
+from jigsaw_opt.errors import RunFailedError, UsageError, not_together, out_of_range, unsupported
 from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
+from jigsaw_opt.executor.exchange.local_steps import LocalSteps
 from jigsaw_opt.executor.partial.agreement import (
     gathered_number,
+    is_sharded,
     model_facts,
     place_in,
     require_batches,
@@ -32,6 +34,7 @@ from jigsaw_opt.executor.partial.averaging import (
     without,
 )
 from jigsaw_opt.executor.partial.forward_order import ForwardOrder
+from jigsaw_opt.executor.partial.level_rules import LevelRule
 from jigsaw_opt.executor.partial.noise import GradientNoise
 from jigsaw_opt.executor.partial.parts import ModelParts, split, split_alike
 from jigsaw_opt.executor.partial.passes import BackwardPass
@@ -49,17 +52,29 @@ class Workers:
     `kept_decay`: by what the weight of a kept gradient decays; 0 keeps none. `samples`: how many this worker's next
     gradient is a mean of; None where workers count alike.
     `rank, count`: place of this worker among all, from 0, and how many there are. `hook`: what exchanges gradients in
-    place of the exchange.
+    place of the exchange. `local`: what averages parameters in place of gradients, now and then; None for nothing.
     """
 
     def __init__(
-        self, group: dist.ProcessGroup | None, broadcast_buffers: bool, noise: GradientNoise, kept_decay: float
+        self,
+        group: dist.ProcessGroup | None,
+        broadcast_buffers: bool,
+        noise: GradientNoise,
+        kept_decay: float,
+        average_every: int,
     ) -> None:
         if kept_decay and noise.every:
             raise not_together("kept_decay", "the noise of gradients is measured where none is kept")
         self.group, self._broadcast_buffers, self.noise = group, broadcast_buffers, noise
         self.rank, self.count = place_in(group)
         self.hook: CommunicationHook | None = None
+        if average_every < 1:
+            raise out_of_range(
+                "average_every", f"parameters are averaged after 1 iteration or more, not {average_every}"
+            )
+        self.local = LocalSteps(average_every) if average_every > 1 else None
+        if noise.every or kept_decay:
+            self._require_exchange("efficiency_every" if noise.every else "kept_decay")
         self._number = 1
         self._joins = self._join_raises = False
         self._ended: frozenset[int] = frozenset()
@@ -69,6 +84,46 @@ class Workers:
         self._runs: list[ParameterRun] = []
         self._facts: dict[str, str] = {}
         self._buckets: dict[int, list[nn.Parameter]] = {}
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether gradients are exchanged at the end of a backward pass."""
+        return self.count > 1 and self.local is None
+
+    def _require_exchange(self, what: str) -> None:
+        if self.local is not None:
+            told = (
+                "with average_every above 1 workers exchange no gradients, have whole parameters and do all iterations"
+            )
+            raise not_together(what, told)
+
+    def begin_iteration(
+        self, module: nn.Module, parts: ModelParts, iteration: int, rule: LevelRule, turns: Turns | None
+    ) -> None:
+        """Average parameters where that is due; raise `UsageError` under FSDP and where a plan is followed."""
+        self.require_cleared([p for p in parts.buckets if p.requires_grad])
+        for what, is_there in ("levels", turns), ("samples", self.samples), ("module", is_sharded(module) or None):
+            if is_there is not None:
+                self._require_exchange(what)
+        if self.local is not None and self.count > 1 and self.local.is_due(iteration, parts.buckets):
+            self.average_parameters(module, parts, iteration, rule)
+
+    def average_parameters(self, module: nn.Module, parts: ModelParts, iteration: int, rule: LevelRule) -> None:
+        """Average parameters after local steps; raise where the processes are not at the same iteration."""
+        if self.local is None or self.count == 1 or self.local.first is None:
+            return
+        levels = [rule(number) for number in range(self.local.first, iteration)]
+        facts = self._pass_facts(module, iteration, rule(iteration))
+
+        def average() -> None:
+            assert self.local is not None
+            self._agree(facts, iteration)
+            self.local.average(parts.buckets, levels, own_group(self.group))
+            if self._broadcast_buffers:
+                self._share(list(module.buffers()), 0)
+
+        send(average, self._runs[0].stream).result()
+        self.local.begin(iteration, parts.buckets)
 
     def begin_alike(self, module: nn.Module) -> None:
         """Give all workers the parameters and buffers of the first one; raise `UsageError` if shapes differ."""
@@ -81,6 +136,7 @@ class Workers:
         """Have a hook exchange gradients; raise `UsageError` if it is no function, or there is one already."""
         if not callable(hook):
             raise UsageError(f"a communication hook is a function, not {hook!r}", code="wrong-type", path="hook")
+        self._require_exchange("hook")
         if self.hook is not None:
             raise UsageError("there is a communication hook already", code="duplicate-name", path="hook")
         self.hook = CommunicationHook(state, hook)
@@ -102,6 +158,7 @@ class Workers:
             self._facts = {
                 "broadcast_buffers": str(self._broadcast_buffers),
                 "efficiency_every": str(self.noise.every),
+                "average_every": str(1 if self.local is None else self.local.every),
                 **model_facts(module),
             }
             return
@@ -112,7 +169,8 @@ class Workers:
 
     def compare(self, module: nn.Module, iteration: int) -> None:
         """Raise `RunFailedError` if parameters differ; not within `join`, where some may take no part."""
-        if self.count > 1 and not self._joins:
+        is_alike = self.local is None or self.local.first == iteration
+        if self.count > 1 and is_alike and not self._joins:
             require_equal_parameters(module, iteration, self.group)
 
     def average(self, module: nn.Module, running: BackwardPass, turns: Turns | None) -> GradientAverage:
@@ -188,11 +246,13 @@ class Workers:
 
     def share(self, bucket: int) -> float:
         """Return the share of the samples that contributed to a bucket in the last backward pass with an exchange."""
+        self._require_exchange("adapt")
         return contributor_share(self._levels, self._samples, bucket) if self.count > 1 else 1.0
 
     @contextmanager
     def joined(self, is_early_end_raised: bool) -> Iterator[None]:
         """Let workers have no batch left within the block; on request, that is an error in all of them."""
+        self._require_exchange("join")
         self._joins, self._join_raises = True, is_early_end_raised
         try:
             yield
@@ -274,7 +334,8 @@ class Workers:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy gets: its parameters are others, so it knows of no runs."""
-        return self.__dict__ | {"_runs": [], "_facts": {}, "_buckets": {}}
+        local = None if self.local is None else LocalSteps(self.local.every)
+        return self.__dict__ | {"_runs": [], "_facts": {}, "_buckets": {}, "local": local}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Be what was copied, among the processes that are here."""

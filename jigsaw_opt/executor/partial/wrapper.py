@@ -28,12 +28,7 @@ from jigsaw_opt.executor.partial.level_rules import LevelRule, Levels, level_rul
 from jigsaw_opt.executor.partial.module_wrapper import WeakCall, sharing
 from jigsaw_opt.executor.partial.noise import GradientNoise, NoiseEstimate
 from jigsaw_opt.executor.partial.outputs import tensors
-from jigsaw_opt.executor.partial.parts import (
-    GradientNeeds,
-    ModelParts,
-    are_cuts,
-    require_modules,
-)
+from jigsaw_opt.executor.partial.parts import GradientNeeds, ModelParts, are_cuts, require_modules
 from jigsaw_opt.executor.partial.passes import BackwardPass, ForwardPass, of_unseen_outputs
 from jigsaw_opt.executor.partial.steps import StepAdapting
 from jigsaw_opt.executor.partial.turns import turns_of
@@ -78,6 +73,8 @@ class PartialBackprop(StepAdapting):
     kept_decay
         0, or weight of the last own gradient with which a worker stands in the mean of a bucket that it does not reach,
         at most 1; multiplied by itself for each further iteration. Takes memory for the gradients once more.
+    average_every
+        1, or after how many iterations, again and again, parameters are averaged in place of gradients.
     process_group
         The group of those who train; None for the default group.
 
@@ -105,6 +102,7 @@ class PartialBackprop(StepAdapting):
         debug: int = 0,
         efficiency_every: int = 0,
         kept_decay: float = 0.0,
+        average_every: int = 1,
         process_group: dist.ProcessGroup | None = None,
     ) -> None:
         super().__init__(module)
@@ -117,7 +115,8 @@ class PartialBackprop(StepAdapting):
         self.iteration = 0
         self._cuts, self._debug, self._synchronise = cuts, debug, True
         depth = (cuts if isinstance(cuts, int) else len(cuts)) + 1
-        self._peers = Workers(process_group, broadcast_buffers, GradientNoise(depth, efficiency_every), kept_decay)
+        noise = GradientNoise(depth, efficiency_every)
+        self._peers = Workers(process_group, broadcast_buffers, noise, kept_decay, average_every)
         require_trainable(module, PartialBackprop, is_partial=depth > 1 and levels != "full")
         self._levels, self._schedule = levels, (depth, warm_up, granularity, seed)
         self._rule: LevelRule = self._of_levels()
@@ -165,19 +164,20 @@ class PartialBackprop(StepAdapting):
         parts.require_same_parameters(self.module)
         self._follow_frozen(parts)
         is_first = self._last is None or self._last.iteration != self.iteration
-        if is_first:
-            self._peers.require_cleared(self._trained)
-        if is_first and self._debug and self.iteration % self._debug == 0:
-            self._peers.compare(self.module, self.iteration)
         turns = turns_of(self._levels)
-        if turns is not None and is_first:
-            turns.begin_block(self.iteration)
+        if is_first:
+            self._peers.begin_iteration(self, parts, self.iteration, self._rule, turns)
+            if self._debug and self.iteration % self._debug == 0:
+                self._peers.compare(self.module, self.iteration)
+            if turns is not None:
+                turns.begin_block(self.iteration)
         for other in sharing(self):
             other._is_latest = False
         self._is_latest = True
         levels = self._rule(self.iteration)
         beyond = parts.beyond(levels[self.rank])
-        self._last = ForwardPass(self.iteration, levels, beyond, parts.beyond(max(levels)), self._synchronise)
+        unreached = parts.beyond(max(levels)) if self._peers.exchanges else beyond
+        self._last = ForwardPass(self.iteration, levels, beyond, unreached, self._synchronise)
         self._pending.append(self._last)
         with frozen(beyond):
             self._entered = self._last, list(tensors((args, kwargs)))
@@ -229,6 +229,10 @@ class PartialBackprop(StepAdapting):
             yield
         finally:
             self._synchronise = before
+
+    def average_parameters(self) -> None:
+        """Average the parameters of all workers now, as after the last local steps; all processes call this."""
+        self._peers.average_parameters(self.module, self._known_parts(), self.iteration, self._rule)
 
     def register_comm_hook(self, state: Any, hook: Callable[[Any, Any], Any]) -> None:
         """Have a hook exchange gradients, as that of `DistributedDataParallel` does, such as one that compresses them.
@@ -295,7 +299,7 @@ class PartialBackprop(StepAdapting):
         if forward in self._pending:
             self._pending.remove(forward)
         running = self._running = BackwardPass(forward)
-        running.begin(self._trained if forward.synchronise and self.workers > 1 else ())
+        running.begin(self._trained if forward.synchronise and self._peers.exchanges else ())
         finish = partial(self._finish, running)
         # The engine drops what it was to call at the end of a backward pass that fails.
         running.end = weakref.finalize(finish, _end, weakref.ref(self), running)
@@ -310,7 +314,7 @@ class PartialBackprop(StepAdapting):
         running = self._running
         assert running is not None
         forward = running.forward
-        if not running.reached and forward.synchronise and self.workers > 1:
+        if not running.reached and forward.synchronise and self._peers.exchanges:
             running.average = self._peers.average(self.module, running, turns_of(self._levels))
         running.reached = True
         if running.average is not None:
