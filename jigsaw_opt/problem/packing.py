@@ -51,8 +51,8 @@ class QueuedJobs:
 
     `name`: name of the class, by which one round remembers another. `model, workers`: name of their model, and the
     workers of each. `weight`: what a unit of normalised progress of one of them is worth. The progress of a job is its
-    rate divided by the rate that it has alone at full depth on the fastest type of GPU that can run it. `depth`: depth
-    rule that they may take; full depth is always allowed too.
+    rate divided by the rate that it has alone at full depth on the fastest type of GPU that can run it. `depths`: depth
+    rules of which each may take one where it shares GPUs; alone it is at full depth.
     """
 
     name: str
@@ -60,7 +60,7 @@ class QueuedJobs:
     workers: int
     count: int
     weight: float
-    depth: Depth = _FULL
+    depths: tuple[Depth, ...] = (_FULL,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import pytest
 
 from jigsaw_opt.documents import save_instance
 from jigsaw_opt.problem.cluster import Cluster, Server
-from jigsaw_opt.problem.depth import StaircaseDepth
+from jigsaw_opt.problem.depth import FullDepth, StaircaseDepth
 from jigsaw_opt.problem.efficiency import Efficiency
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
@@ -20,13 +20,15 @@ from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance import UNITS, rate_of
 from jigsaw_opt.scheduling.performance.profiled import Profiled
+from jigsaw_opt.scheduling.policies.jigsaw import JIGSAW
+from jigsaw_opt.scheduling.policy import Observation
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.engine.simulation import Simulation
 from jigsaw_opt.simulation.results.folder import restore, snapshot
 from jigsaw_opt.simulation.results.metrics import summarise
 from jigsaw_opt.simulation.simulate import simulate
 from tests.refusals import misuse, refuses
-from tests.simulation.cases import Scripted, run
+from tests.simulation.cases import Scripted, Watched, run
 from tests.simulation.resumable import MODELS, segmented
 
 NOISY = Efficiency((1000, 1000), (1, 1))
@@ -110,3 +112,46 @@ def test_the_request_says_what_iterations_count_for_and_the_summary_tells_it(tmp
         assert (told["efficiency"], told["raw_models"]) == (counted, names)
     with misuse("unknown-value efficiency", naming=["goodput or raw"]):
         simulate(jobs, instance, efficiency="gross")
+
+
+def known(*noise: int) -> Setting:
+    """Wide jobs of networks with noise scales in thousandths, more than fit at once."""
+    where, names = segmented(), sorted(MODELS)
+    models = {
+        name: replace(MODELS[name], efficiency=Efficiency((scale,) * MODELS[name].depth, (1,) * MODELS[name].depth))
+        for name, scale in zip(names, noise, strict=True)
+    }
+    return replace(where, performance=Profiled(where.cluster, models))
+
+
+def partial_jobs(where: Setting, **options: str) -> set[str]:
+    """Models of which jobs ever run below full depth under `jigsaw`."""
+    found = set[str]()
+
+    def look(watched: Watched, seen: Observation, decision: Decision) -> None:
+        for share in decision.shares:
+            below = [k for k in share.jobs if share.depth(k) != FullDepth()]
+            found.update(where.workload.jobs[k].model for k in below)
+
+    run(where, Watched(JIGSAW, look), **options)
+    return found
+
+
+def test_the_policy_takes_partial_levels_where_the_estimate_earns_them() -> None:
+    assert partial_jobs(known(0, 0)) == set(MODELS)
+    assert partial_jobs(known(10**9, 10**9)) == set()
+    assert partial_jobs(segmented()) == set()
+    assert partial_jobs(replace(segmented(), performance=known(0, 0).performance.counting("raw"))) == set()  # type: ignore[attr-defined]
+    assert partial_jobs(known(0, 0), depth="staircase") == set(MODELS)
+    assert partial_jobs(known(10**9, 10**9), depth="staircase") == set()  # jobs in turn get on faster
+
+
+@pytest.mark.parametrize("noise", [(0, 0), (4000, 4000), (10**9, 10**9)])
+def test_depth_by_goodput_completes_jobs_no_later_than_full_depth(noise: tuple[int, int]) -> None:
+    where = known(*noise)
+    full, earned = (
+        summarise(where, run(where, JIGSAW, depth=depth)).mean_completion_h for depth in ("full", "goodput")
+    )
+    assert full is not None
+    assert earned is not None
+    assert earned < full if noise == (0, 0) else earned == full

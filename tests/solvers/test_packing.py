@@ -39,7 +39,7 @@ BOX = ServerType(Server("box", "v", 4, 16_000_000_000, 10_000_000_000), 3, 1_250
 
 
 def queue(*counts: tuple[str, int, int, float]) -> PackingProblem:
-    classes = (QueuedJobs(f"{m}/{w}/{k}", m, w, n, weight, STAIRCASE) for k, (m, w, n, weight) in enumerate(counts))
+    classes = (QueuedJobs(f"{m}/{w}/{k}", m, w, n, weight, (STAIRCASE,)) for k, (m, w, n, weight) in enumerate(counts))
     return PackingProblem((BOX,), MODELS, tuple(classes))
 
 
@@ -174,8 +174,8 @@ def test_a_worker_that_keeps_its_level_gains_less_than_one_that_does_not() -> No
 def test_a_job_alone_has_the_rate_that_the_solver_proves() -> None:
     alone = [g for g in coschedules(MIXED, 0, references_us(MIXED, kinds(MIXED)[0])) if len(g.kinds) == 1]
     for coschedule in alone:
-        full = tuple(replace(kind, depth=FullDepth()) for kind in coschedule.kinds)
-        instance = coschedule_instance(BOX, [(kind, MODELS[kind.model]) for kind in full], coschedule.site, 1)
+        members = [(kind, FullDepth(), MODELS[kind.model]) for kind in coschedule.kinds]
+        instance = coschedule_instance(BOX, members, coschedule.site, 1)
         assert solve(instance, "cpsat", Options(work_limit=5, threads=1)).bound == coschedule.period_us
 
 
@@ -207,7 +207,7 @@ def test_a_class_without_jobs_or_without_a_place_takes_nothing() -> None:
 
 
 def test_free_levels_are_no_slower_than_the_staircase() -> None:
-    free = replace(MIXED, classes=tuple(replace(c, depth=FreeDepth()) for c in MIXED.classes))
+    free = replace(MIXED, classes=tuple(replace(c, depths=(FreeDepth(),)) for c in MIXED.classes))
     periods = []
     for problem in (MIXED, free):
         coschedule = next(

@@ -1,9 +1,11 @@
-"""Jobs packed onto GPUs two by two, each stopping some of its backward passes early so that the other fits.
+"""Jobs packed onto GPUs two by two, some of which stop backward passes early so that the other fits.
 
 Whenever a job arrives or ends, the queue is packed anew (`jigsaw_opt.solvers.allocation.packing`). Jobs stand in order
 of the GPU time that they still keep busy, the shortest first, which with the GPUs as one machine shared by rates has
 the least sum of completion times: work on a job brings the ends of all jobs from it to the end of the queue nearer. So
-the progress of a job, in GPU time that it takes alone at full depth, is worth the number of these jobs. On stages that
+the progress of a job, in GPU time that it takes alone at full depth, is worth the number of these jobs. An iteration
+below full depth counts by the efficiency of its model; where that is unknown, jobs stay at full depth unless the user
+asks for a depth rule, under which iterations count as whole ones then. On stages that
 a trace gives, the groups of `interleave` run timetables instead of rotations.
 """
 
@@ -13,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from jigsaw_opt.errors import missing_option, unsupported
-from jigsaw_opt.formulations.packing.coscheduling import JobKind, busy_shares
-from jigsaw_opt.problem.depth import CHOICES, Depth, FullDepth, chosen_depth
+from jigsaw_opt.formulations.packing.coscheduling import Coschedule, JobKind, busy_shares
+from jigsaw_opt.problem.depth import CHOICES, Depth, FullDepth, StaircaseDepth, chosen_depth
 from jigsaw_opt.problem.packing import PackingProblem, QueuedJobs, ServerType
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.workload import TraceJob
@@ -35,7 +37,9 @@ _CANDIDATES = 4.0
 """Jobs are packed from the front of the queue until they would keep so many times all GPUs busy."""
 _ON = " on "
 """Separates a model and the types of GPU that it may have."""
-_RULES = ("free", *(name for name in CHOICES if name != "free"))
+_BY_GOODPUT = "goodput"
+"""The depth of each pair that makes most progress, of full depth and the staircase."""
+_RULES = (_BY_GOODPUT, *CHOICES)
 
 
 @dataclass(slots=True)
@@ -43,9 +47,10 @@ class JigsawScheduler:
     """The policy at work.
 
     `rule`: the choice (`chosen_depth`) of the depth rule of jobs that share GPUs, over the iterations of a timetable's
-    period. Under the staircase every worker keeps its level for ever. `columns`: whether the packing is found by column
-    generation, or by filling one server after the other. `hysteresis`: how many starts count as time that is left of a
-    job that does not run. `aging`: which jobs stand at the front of the queue because they have waited for long.
+    period, or ``goodput``. Under the staircase every worker keeps its level for ever. `columns`: whether the packing
+    is found by column generation, or by filling one server after the other. `hysteresis`: how many starts count as
+    time that is left of a job that does not run. `aging`: which jobs stand at the front of the queue because they have
+    waited for long.
     """
 
     setting: ClusterSetting
@@ -65,7 +70,7 @@ class JigsawScheduler:
         self.types, self.servers = _types(self.setting)
         self.empty = PackingProblem(self.types, performance.models, ())
         self.busy = {}
-        self.memory = Memory(performance.timetables[1 if self.rule in ("full", "staircase") else ITERATIONS])
+        self.memory = Memory(performance.timetables[ITERATIONS if self.rule in ("rotation", "free") else 1])
 
     def refuses(self, job: TraceJob) -> str | None:
         """Return why a job can never run: no set of alike servers that it may have suffices.
@@ -95,21 +100,14 @@ class JigsawScheduler:
         packed = (pack if self.columns else fill)(problem, self.memory)
         numbers = [-1] * len(self.empty.classes) + [active.index for active in front]
         running = {index: active.share for index, active in observation.jobs.items() if active.share is not None}
-        known = {
-            (number, coschedule.kinds) for number, coschedule in zip(packed.types, packed.coschedules, strict=True)
-        }
-
-        def together(team: Team) -> bool:
-            kinds = tuple(self._kind(observation.jobs[job].job) for job in team.jobs)
-            return (team.type, kinds) in known or (team.type, kinds[::-1]) in known
-
-        teams = list(_reunited(list(_teams(packed, numbers)), running, together))
+        pairs = _Pairs(problem, packed, self.memory, dict(zip(numbers, problem.classes, strict=True)))
+        teams = list(_reunited(list(_teams(packed, numbers)), running, pairs.pay))
         held = {job: share.gpus for job, share in running.items()}
         apart = self._apart(teams, problem.types)
         places = Blocks(self.setting, self.servers, held, observation.down, observation.dead).place(apart)
         if len(places) < len(apart) != len(teams):
             places = Blocks(self.setting, self.servers, held, observation.down, observation.dead).place(teams)
-        shares = tuple(self._share(team, gpus, observation) for team, gpus in places.items())
+        shares = tuple(Share(team.jobs, gpus, pairs.depths(team)) for team, gpus in places.items())
         return Decision(shares, self.aging.next_us(observation, shares))
 
     def state(self) -> Plain:
@@ -171,7 +169,7 @@ class JigsawScheduler:
         ends.
         """
         new = [kind for kind in dict.fromkeys(kinds) if kind not in self.busy]
-        classes = (QueuedJobs(f"{k.model}/{k.workers}", k.model, k.workers, 0, 0.0, k.depth) for k in new)
+        classes = (QueuedJobs(f"{k.model}/{k.workers}", k.model, k.workers, 0, 0.0, k.depths) for k in new)
         self.empty = replace(self.empty, classes=(*self.empty.classes, *classes))
         self.busy.update(busy_shares(self.empty, new))
 
@@ -223,10 +221,13 @@ class JigsawScheduler:
         return alias
 
     def _kind_of(self, model: str, gpus: int) -> JobKind:
-        return JobKind(model, gpus, self._depth(model, gpus) if gpus > 1 else FullDepth())
+        return JobKind(model, gpus, self._depths(model, gpus) if gpus > 1 else (FullDepth(),))
 
-    def _depth(self, model: str, gpus: int) -> Depth:
-        return chosen_depth(self.rule, gpus, self.empty.models[model].depth, ITERATIONS)
+    def _depths(self, name: str, gpus: int) -> tuple[Depth, ...]:
+        model = self.empty.models[name]
+        if self.rule != _BY_GOODPUT:
+            return (chosen_depth(self.rule, gpus, model.depth, ITERATIONS),)
+        return (FullDepth(),) if model.efficiency is None else (FullDepth(), StaircaseDepth())
 
     def _left_us(self, active: JobState) -> tuple[float, int]:
         """Return the GPU time that the job still keeps busy, with that of weighed starts if it does not run."""
@@ -247,13 +248,57 @@ class JigsawScheduler:
     def _class(self, active: JobState, worth: int) -> QueuedJobs:
         kind = self._kind(active.job)
         value = float(worth * kind.workers)
-        return QueuedJobs(str(active.index), kind.model, kind.workers, 1, value, kind.depth)
+        return QueuedJobs(str(active.index), kind.model, kind.workers, 1, value, kind.depths)
 
-    def _share(self, team: Team, gpus: tuple[int, ...], observation: Observation) -> Share:
-        if len(team.jobs) == 1:
-            return Share(team.jobs, gpus)
-        depths = (self._depth(observation.jobs[job].job.model, team.gpus) for job in team.jobs)
-        return Share(team.jobs, gpus, tuple(depths))
+
+class _Pairs:
+    """Pairs of jobs on servers of a type, with the depths that make most of them by the timetables of a packing.
+
+    `classes`: class of each job, by its number.
+    """
+
+    def __init__(
+        self, problem: PackingProblem, packed: PackedQueue, memory: Memory, classes: Mapping[int, QueuedJobs]
+    ) -> None:
+        self._problem, self._timetables, self._classes = problem, memory.timetables, classes
+        self._known: dict[tuple[int, tuple[JobKind, ...]], list[Coschedule]] = {}
+        for number, coschedule in zip(packed.types, packed.coschedules, strict=True):
+            self._known.setdefault((number, coschedule.kinds), []).append(coschedule)
+
+    def pay(self, team: Team) -> bool:
+        """Return whether two jobs get on together at least as fast as in turn, each at full depth."""
+        return self._best(team) is not None
+
+    def depths(self, team: Team) -> tuple[Depth, ...]:
+        """Return the depth rules of the jobs of a team; none for one job at full depth."""
+        found = self._best(team) if len(team.jobs) > 1 else None
+        return () if found is None else found[2]
+
+    def _kind(self, job: int) -> JobKind:
+        own = self._classes[job]
+        return JobKind(own.model, own.workers, own.depths)
+
+    def _best(self, team: Team) -> tuple[float, tuple[float, ...], tuple[Depth, ...]] | None:
+        """Return the most that two jobs are worth together, with the rate and depth of each; None if not at all."""
+        kinds, best = tuple(map(self._kind, team.jobs)), None
+        turned = (team.type, kinds) not in self._known
+        jobs = team.jobs[::-1] if turned else team.jobs
+        weights = [self._classes[job].weight for job in jobs]
+
+        def worth(rates: Sequence[float]) -> float:
+            return sum(weight * rate for weight, rate in zip(weights, rates, strict=True))
+
+        known = self._known.get((team.type, kinds[::-1] if turned else kinds), [])
+        for coschedule in sorted(known, key=lambda one: -worth(one.rates(one.least_us))):
+            if best is not None and worth(coschedule.rates(coschedule.least_us)) <= best[0]:
+                break
+            whole_us = self._timetables.whole_us(self._problem, team.type, coschedule)
+            if whole_us is None or not coschedule.pays(whole_us):
+                continue
+            if best is None or worth(coschedule.rates(whole_us)) > best[0]:
+                rates, depths = coschedule.rates(whole_us), coschedule.depths
+                best = worth(rates), rates[::-1] if turned else rates, depths[::-1] if turned else depths
+        return best
 
 
 def _types(setting: ClusterSetting) -> tuple[tuple[ServerType, ...], tuple[tuple[int, ...], ...]]:
@@ -319,7 +364,7 @@ def _start(setting: ClusterSetting, options: Mapping[str, str]) -> Scheduler:
     if isinstance(setting.performance, Stages):
         if unread := [name for name in ("hysteresis", "aging") if options[name] != _OPTIONS[name][0]]:
             raise unsupported("policy", f"policy 'jigsaw' does not read {unread[0]} where jobs are known by stages")
-        bent = options["depth"] != "full"
+        bent = options["depth"] not in ("full", _BY_GOODPUT)  # nothing is known of the progress of stages
         return Interleaving(
             setting, options, setting.performance, "exact", known=True, timing="planned", staircase=bent
         )
@@ -331,5 +376,5 @@ def _start(setting: ClusterSetting, options: Mapping[str, str]) -> Scheduler:
     return JigsawScheduler(setting, options["depth"], columns, hysteresis, Aging(options["aging"]))
 
 
-_WORDS = "jobs that share GPUs by timetables; some workers stop their backward passes early"
+_WORDS = "jobs that share GPUs by timetables; backward passes stop early where that pays"
 JIGSAW = NamedPolicy("jigsaw", _WORDS, _start, _OPTIONS)

@@ -63,9 +63,13 @@ class Timetables:
         if len(coschedule.kinds) == 1:
             return (coschedule.period_us,)  # Alone at full depth there is nothing to decide, and the period is exact.
         own = problem.types[number]
-        key = (coschedule.kinds, coschedule.site, altered(own.server, name="", gpus=1), own.bandwidth, own.latency_us)
+        members = [
+            (kind, depth, problem.models[kind.model])
+            for kind, depth in zip(coschedule.kinds, coschedule.depths, strict=True)
+        ]
+        who = tuple((kind.model, kind.workers, depth) for kind, depth, _ in members)
+        key = (who, coschedule.site, altered(own.server, name="", gpus=1), own.bandwidth, own.latency_us)
         if key not in self._speeds:
-            members = [(kind, problem.models[kind.model]) for kind in coschedule.kinds]
             self._speeds[key] = fastest_iterations(coschedule_instance(own, members, coschedule.site, self.iterations))
             self.found += 1
         found = self._speeds[key]
@@ -278,7 +282,8 @@ class Generation:
             return False
         coschedule = self.coschedules[number]
         whole_us = self.memory.timetables.whole_us(self.problem, self.on_type[number], coschedule)
-        self.rates[number] = coschedule.rates(whole_us) if whole_us else (0.0,) * len(coschedule.kinds)
+        pays = whole_us is not None and coschedule.pays(whole_us)
+        self.rates[number] = coschedule.rates(whole_us) if whole_us and pays else (0.0,) * len(coschedule.kinds)
         self._certified[number] = True
         return True
 
@@ -292,7 +297,9 @@ class Generation:
 
     def _remembered(self) -> Iterator[ServerPattern]:
         number = {c.name: k for k, c in enumerate(self.problem.classes)}
-        coschedule_of = {(t, g.kinds): k for k, (t, g) in enumerate(zip(self.on_type, self.coschedules, strict=True))}
+        # Of coschedules of the same kinds, that of the greatest rates: these are the last.
+        order = sorted(range(len(self.rates)), key=lambda k: sum(self.rates[k]))
+        coschedule_of = {(self.on_type[k], self.coschedules[k].kinds): k for k in order}
         for on, servers, recipe in self.memory.recipes:
             teams = []
             for own, copies in recipe:
@@ -306,7 +313,7 @@ class Generation:
 
     def _kind(self, number: int) -> JobKind:
         own = self.problem.classes[number]
-        return JobKind(own.model, own.workers, own.depth)
+        return JobKind(own.model, own.workers, own.depths)
 
 
 def _catalogue(problem: PackingProblem, found: tuple[JobKind, ...], memory: Memory) -> list[tuple[int, Coschedule]]:
