@@ -21,7 +21,11 @@ Optimiser = Literal["sgd", "adam"]
 PRETRAINING = 1200
 """Iterations of pre-training, with batches of 64 at a rate that falls from 0.03 to 0."""
 PITCH_NETWORK = "spb.pitches:pitch_network"
-MAIN = ("smaller batch", "rotation", "rotation, equal time", "half of the workers full", "warm-up")
+MAIN = (
+    *("smaller batch", "rotation", "rotation, equal time", "half of the workers full", "two levels"),
+    *("full every other time", "frozen from a quarter", "frozen from the middle"),
+    *("rates by contributors", "moments by samples", "kept gradients"),
+)
 
 
 @dataclass(frozen=True)
