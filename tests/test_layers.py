@@ -63,11 +63,11 @@ FLOORS = {
     ),
     "scheduling": (
         *("memo", "option_values", "plain", "allocation", "link_routes", "performance", "gpu_pools", "policy"),
-        *("placement", "share_rules", "policy_at_work"),
+        *("placement", "policy_at_work"),
         *("policies", "live"),
     ),
     "executor": (
-        *("randomness", "devices", "level_schedule", "torch_settings", "catalogue", "processes"),
+        *("randomness", "devices", "level_schedule", "catalogue", "processes"),
         *("models", "exchange", "partial", "user_code", "worker", "own_worker"),
         *("schedules", "pipeline", "hosts", "replay", "run_plan", "following"),
         "profiling",

@@ -12,15 +12,16 @@ from jigsaw_opt.documents.encoding import (
 )
 from jigsaw_opt.documents.file_bytes import make_folder, require_writable, write_atomically
 from jigsaw_opt.documents.files import (
+    decode_layers,
     exists,
     load_document,
     load_instance,
     load_plan,
     load_replay,
+    read_layers,
     save_instance,
     save_plan,
 )
-from jigsaw_opt.documents.layer_profiles import decode_layers, read_layers
 from jigsaw_opt.problem.rules.schemas import schema
 
 __all__ = [

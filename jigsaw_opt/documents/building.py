@@ -48,14 +48,7 @@ class InstanceBuilder:
         self._jobs: list[object] = []
 
     def add_server(
-        self,
-        name: str,
-        *,
-        gpu_type: str,
-        gpus: int,
-        gpu_memory: int,
-        fabric_bandwidth: int,
-        fabric_latency_us: int = 0,
+        self, name: str, *, gpu_type: str, gpus: int, gpu_memory: int, fabric_bandwidth: int, fabric_latency_us: int = 0
     ) -> None:
         """Add a server.
 

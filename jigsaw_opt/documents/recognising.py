@@ -18,8 +18,6 @@ _OF_MORE = re.compile(r'"(format|cluster|jobs)"\s*:')
 """Keys of documents that a model may be a part of."""
 _RUN = ('"instance_sha256"', '"solver"')
 _LAYER = re.compile(r"\s*\w+\{.*\}\[[0-9]+\]\[?[0-9]")
-_SHOP = re.compile(r"(?:\s*#[^\n]*\n)*\s*[0-9]+[ \t]+[0-9]+\s*\n\s*[0-9]+[ \t]+[0-9][0-9 \t]*(?:[\r\n]|$)")
-"""Numbers of jobs and machines, and a line of a job."""
 _STATEMENT = re.compile(rb'"format"\s*:\s*"jigsaw-([a-z]{1,20}(?:-[a-z]{1,20})?)/')
 
 
@@ -72,7 +70,7 @@ _MARKS: Mapping[str, Callable[[str], int]] = {
     "nvidia-smi": lambda head: int(_TOPOLOGY.match(head) is not None),
     "deeppool": lambda head: int(_LAYER.match(head) is not None),
     "huggingface": lambda head: int('"model_type"' in head),
-    "jsplib": lambda head: int(_SHOP.match(head) is not None),
+    "jsplib": lambda head: int(_is_shop(head)),
     "kineto": lambda head: int('"traceEvents"' in head),
     "pipedream": lambda head: int(" -- forward_compute_time=" in head),
 }
@@ -116,6 +114,13 @@ def _head(data: bytes | str) -> str:
     """Return the beginning of a text."""
     part = unpacked_head(data, _HEAD).decode(errors="replace") if isinstance(data, bytes) else data[:_HEAD]
     return part.removeprefix("\ufeff")
+
+
+def _is_shop(head: str) -> bool:
+    """Return whether a text has, behind comments, numbers of jobs and machines, and then pairs of numbers."""
+    lines = (line.split() for line in head.splitlines() if not line.lstrip().startswith("#"))
+    first, row = [*(words for words in lines if words), [], []][:2]
+    return len(first) == 2 and len(row) > 0 == len(row) % 2 and all(map(str.isdecimal, (*first, *row)))
 
 
 def _resemblance(form: str, head: str) -> int:

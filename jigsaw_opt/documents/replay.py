@@ -12,17 +12,8 @@ from jigsaw_opt.documents.decoding import made
 from jigsaw_opt.documents.parsing import collection_paused, parsed
 from jigsaw_opt.documents.recognising import stated_kind
 from jigsaw_opt.errors import Problem
-from jigsaw_opt.problem.measured.replay import (
-    Baseline,
-    MeasuredPhase,
-    Replay,
-    ReplaySummary,
-)
-from jigsaw_opt.problem.measured.times import (
-    MeasuredJob,
-    MeasuredStep,
-    Timeline,
-)
+from jigsaw_opt.problem.measured.replay import Baseline, MeasuredPhase, Replay, ReplaySummary
+from jigsaw_opt.problem.measured.times import MeasuredJob, MeasuredStep, Timeline
 from jigsaw_opt.problem.plan import JobPlan, Phase, Plan, TaskGraphIteration, TaskGraphJobPlan
 from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.rules.schemas import Kind

@@ -1,11 +1,14 @@
-"""The devices of this machine by name, times on them and their spread, and costs fitted to times."""
+"""Devices of this machine by name, times on them and costs fitted to times, and settings of torch of a process."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean, quantiles
 from time import perf_counter, thread_time
+from typing import Any
 
 import torch
 
@@ -86,3 +89,42 @@ def isotonic(values: Sequence[float]) -> list[float]:
     ends = range(1, len(values) + 1)
     means = {(first, end): fmean(values[first:end]) for end in ends for first in range(end)}
     return [max(min(means[first, last] for last in ends[end - 1 :]) for first in range(end)) for end in ends]
+
+
+class TorchSettings:
+    """The settings of torch by one job's code; at first those that hold when it is made."""
+
+    def __init__(self) -> None:
+        self._own = [get() for get, _ in _WAYS]
+
+    @contextmanager
+    def in_force(self) -> Iterator[None]:
+        """Have them hold in the block, keep what its code sets, and return to those before it at its end."""
+        before = [get() for get, _ in _WAYS]
+        _set(self._own)
+        try:
+            yield
+        finally:
+            self._own = [get() for get, _ in _WAYS]
+            _set(before)
+
+
+def _set(values: list[Any]) -> None:
+    """Set what differs."""
+    for (get, put), value in zip(_WAYS, values, strict=True):
+        if get() != value:
+            put(value)
+
+
+_WAYS: tuple[tuple[Callable[[], Any], Callable[[Any], object]], ...] = (
+    (torch.get_default_dtype, torch.set_default_dtype),
+    (torch.get_num_threads, torch.set_num_threads),
+    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    (torch.is_grad_enabled, torch.set_grad_enabled),
+    (
+        lambda: (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
+        lambda values: torch.use_deterministic_algorithms(values[0], warn_only=values[1]),
+    ),
+    (lambda: torch.backends.cudnn.benchmark, partial(setattr, torch.backends.cudnn, "benchmark")),
+)
+"""How each is found, and how it is set."""

@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Any
 
 from jigsaw_opt.scheduling.performance.protocol import RAW
-from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds
+from jigsaw_opt.scheduling.performance.seconds import TypeSpeeds
 from jigsaw_opt.scheduling.policy import choose
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.results.metrics import raw_told

@@ -14,7 +14,7 @@ from jigsaw_opt.documents.csv_text import csv_text
 from jigsaw_opt.errors import JigsawError
 from jigsaw_opt.problem.data_table import DataTable
 from jigsaw_opt.scheduling.policy import Policy
-from jigsaw_opt.scheduling.share_rules import InvariantError
+from jigsaw_opt.scheduling.policy_at_work import InvariantError
 from jigsaw_opt.simulation.engine.recorded import simulation_of
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.inputs.request import GivenWorkload, SimulationRequest, read_settings

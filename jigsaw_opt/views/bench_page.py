@@ -146,7 +146,7 @@ def bench_html(rows: Sequence[Row], older: tuple[str, Against] | None = None) ->
         "lines": [
             {
                 "name": printable(name),
-                "profile": _profile(own, gaps),
+                "profile": _shares([inf if certified_gap(row) == 1 else _percent(row) for row in own], gaps),
                 "curve": _curve(own, moments),
                 **{key: _shares(profiles[key][name], axes[key]) for key in axes},
             }
@@ -198,11 +198,6 @@ def _shares(values: Sequence[float], axis: Sequence[float]) -> list[float]:
     """Return the percentage of the values at most each place of an axis; smaller ones count at its beginning."""
     known = sorted(values)
     return [100 * bisect_right(known, place) / len(known) for place in axis]
-
-
-def _profile(rows: Sequence[Row], gaps: Sequence[float]) -> list[float]:
-    """Return for each gap the percentage of runs that have certified it; a gap of 1 is a run without a plan."""
-    return _shares([inf if certified_gap(row) == 1 else _percent(row) for row in rows], gaps)
 
 
 def _moments(rows: Sequence[Row]) -> list[float]:

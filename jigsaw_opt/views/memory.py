@@ -72,7 +72,8 @@ def memory_use(instance: Instance, plan: Plan) -> dict[str, MemoryUse]:
             for gpu, moment, size in _changes(graph, own, plan.period_us) if not plan.is_phased else ():
                 changes[gpu][moment] += size
     for job in operations.jobs:
-        deepest = _deepest([own for _, _, own in parts[job.name]])
+        levels = [row for _, _, own in parts[job.name] for row in own.levels]
+        deepest = [max(of_worker) for of_worker in zip(*levels, strict=True)]
         for begin, end, own in parts[job.name]:
             for gpu, level in zip(own.gpus, deepest, strict=True):
                 activations = job.activation_bytes[level - 1]
@@ -106,12 +107,6 @@ def _parts_of_phases(plan: Plan) -> dict[str, list[_Part]]:
                 found[job.name][-1] = (begin, phase.start_us, before)
             found[job.name].append((phase.start_us, phase.end_us, job))
     return found
-
-
-def _deepest(parts: Sequence[JobPlan | TaskGraphJobPlan]) -> list[int]:
-    """Return the largest level of each worker of a data-parallel job in all that it does."""
-    levels = [row for own in parts for row in own.levels]
-    return [max(of_worker) for of_worker in zip(*levels, strict=True)]
 
 
 def _most_held(instance: Instance, plan: Plan) -> Iterator[tuple[str, int, int]]:

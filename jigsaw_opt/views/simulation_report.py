@@ -19,7 +19,7 @@ from jigsaw_opt.simulation.results.metrics import (
     with_efficiency,
 )
 from jigsaw_opt.text import called, counted, duration, printable
-from jigsaw_opt.views.colour import job_colour
+from jigsaw_opt.views.lanes import job_colour
 from jigsaw_opt.views.measures import MEASURES
 from jigsaw_opt.views.page import filled
 

@@ -26,7 +26,7 @@ from jigsaw_opt.errors import RunFailedError
 from jigsaw_opt.executor.catalogue import stages_entry
 from jigsaw_opt.executor.hosts.burst import rows_of
 from jigsaw_opt.executor.pipeline.own_stages import stage_modules
-from jigsaw_opt.executor.pipeline.recomputing import recomputed
+from jigsaw_opt.executor.pipeline.timed_stage import recomputed
 from jigsaw_opt.executor.processes import run_group
 from jigsaw_opt.executor.schedules.request import ReplayRequest
 from jigsaw_opt.planning.burst import burst_instance, exact_plan

@@ -16,7 +16,7 @@ from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, Policy
 from jigsaw_opt.simulation.engine.records import SimulationOutcome
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.engine.simulation import Simulation
-from jigsaw_opt.simulation.inputs.clusters import grid
+from jigsaw_opt.simulation.inputs.cluster_files import grid
 
 SECOND = 1_000_000
 

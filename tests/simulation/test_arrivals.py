@@ -17,9 +17,8 @@ from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.policies.fifo import FIFO
 from jigsaw_opt.scheduling.policies.srtf import SRTF
 from jigsaw_opt.simulation.engine.simulation import Simulation
-from jigsaw_opt.simulation.results.job_times import job_times
 from jigsaw_opt.simulation.results.metrics import fairness, median, quantile, summarise
-from jigsaw_opt.simulation.results.result import jobs_csv, rounds_csv, summary_json
+from jigsaw_opt.simulation.results.result import job_times, jobs_csv, rounds_csv, summary_json
 from tests.documents.test_traces import decode_workload
 from tests.refusals import carries, refuses
 from tests.simulation.asked import setting_of

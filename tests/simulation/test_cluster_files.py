@@ -10,8 +10,7 @@ from jigsaw_opt.cli import main
 from jigsaw_opt.documents import load_instance
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem.cluster import Link
-from jigsaw_opt.simulation.inputs.cluster_files import FORMATS, cluster_in_words
-from jigsaw_opt.simulation.inputs.gpu_topology import read_gpu_topology
+from jigsaw_opt.simulation.inputs.cluster_files import FORMATS, cluster_in_words, read_gpu_topology
 from tests.refusals import misuse
 
 DATA = Path(__file__).parents[1] / "data"

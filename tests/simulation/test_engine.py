@@ -16,7 +16,7 @@ from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.scheduling.policies.fifo import FIFO
 from jigsaw_opt.scheduling.policies.srtf import SRTF
 from jigsaw_opt.scheduling.policy import ClusterSetting, JobState, Observation
-from jigsaw_opt.scheduling.share_rules import InvariantError
+from jigsaw_opt.scheduling.policy_at_work import InvariantError
 from jigsaw_opt.simulation.engine.records import SimulationOutcome
 from jigsaw_opt.simulation.engine.running import check_progress
 from jigsaw_opt.simulation.engine.simulation import Simulation

@@ -16,9 +16,9 @@ from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance import rate_of
 from jigsaw_opt.scheduling.performance.profiled import Profiled
+from jigsaw_opt.scheduling.performance.seconds import TypeSpeeds
 from jigsaw_opt.scheduling.performance.shared_gpus import SharedGpus
 from jigsaw_opt.scheduling.performance.stages import Stages
-from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds
 from jigsaw_opt.scheduling.placement.blocks import Blocks, Team
 from jigsaw_opt.scheduling.policies.interleave import INTERLEAVE
 from jigsaw_opt.scheduling.policies.jigsaw import JIGSAW

@@ -21,12 +21,11 @@ from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.profiled import Profiled
-from jigsaw_opt.scheduling.performance.seconds import Seconds, SecondsByType
-from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds
+from jigsaw_opt.scheduling.performance.seconds import Seconds, SecondsByType, TypeSpeeds
 from jigsaw_opt.scheduling.placement.configurations import Configured, place
 from jigsaw_opt.scheduling.placement.placing import FreeGpus, by_priority
 from jigsaw_opt.scheduling.policy import JobState, Observation
-from jigsaw_opt.scheduling.share_rules import InvariantError
+from jigsaw_opt.scheduling.policy_at_work import InvariantError
 from jigsaw_opt.simulation.engine.outages import Failures, ListedEvents
 from jigsaw_opt.simulation.engine.records import Loss
 from jigsaw_opt.simulation.engine.setting import Setting

@@ -19,10 +19,10 @@ from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.kinds import performance_of
 from jigsaw_opt.scheduling.performance.profiled import Profiled
-from jigsaw_opt.scheduling.performance.type_speeds import ESTIMATES, speeds_of
+from jigsaw_opt.scheduling.performance.seconds import ESTIMATES, speeds_of
 from jigsaw_opt.scheduling.placement.placing import PLACEMENTS
 from jigsaw_opt.scheduling.policy import Policy, find
-from jigsaw_opt.scheduling.share_rules import InvariantError
+from jigsaw_opt.scheduling.policy_at_work import InvariantError
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.engine.simulation import Simulation
 from tests.refusals import fails, misuse, refuses

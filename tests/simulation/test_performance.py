@@ -22,8 +22,7 @@ from jigsaw_opt.scheduling.performance.epochs import Epochs
 from jigsaw_opt.scheduling.performance.goodput import Goodput
 from jigsaw_opt.scheduling.performance.kinds import KINDS, performance_of
 from jigsaw_opt.scheduling.performance.profiled import Profiled
-from jigsaw_opt.scheduling.performance.profiles import ApplicationProfile, BatchSplit
-from jigsaw_opt.scheduling.performance.throughput import Measured, ThroughputModel, fit
+from jigsaw_opt.scheduling.performance.profiles import ApplicationProfile, BatchSplit, Measured, ThroughputModel, fit
 from jigsaw_opt.simulation.inputs.contention import contention_of
 from jigsaw_opt.simulation.inputs.workload_changes import with_models
 from jigsaw_opt.simulation.results.metrics import completion_us

@@ -20,7 +20,7 @@ from jigsaw_opt.problem.depth import FullDepth
 from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.simulation.engine.setting import Setting
-from jigsaw_opt.simulation.inputs.clusters import grid
+from jigsaw_opt.simulation.inputs.cluster_files import grid
 from jigsaw_opt.simulation.inputs.own_jobs import OwnJob, OwnRequest, jobs_of, own_instance, own_job, with_deadlines
 from tests.refusals import misuse, refuses
 from tests.simulation.asked import setting_of

@@ -24,7 +24,7 @@ from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.scheduling.policies.las import LAS
 from jigsaw_opt.simulation.engine.outages import Failures, RandomEvents
 from jigsaw_opt.simulation.engine.recorded import most_gpus, simulation_of
-from jigsaw_opt.simulation.inputs.clusters import grid
+from jigsaw_opt.simulation.inputs.cluster_files import grid
 from tests.documents.test_traces import encode_workload
 from tests.refusals import carries, misuse, refuses
 from tests.simulation.asked import setting_of

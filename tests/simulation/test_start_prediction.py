@@ -16,8 +16,7 @@ from jigsaw_opt.scheduling.live.start_prediction import ClusterQueue, PastAnswer
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.engine.simulation import Simulation
 from jigsaw_opt.simulation.prediction.predicting import RunTimes, TakenOver, arrivals, lasting, predict_starts
-from jigsaw_opt.simulation.prediction.trace_queue import queue_at, time_in, waiting_job
-from jigsaw_opt.simulation.prediction.when import past_answers
+from jigsaw_opt.simulation.prediction.when import past_answers, queue_at, time_in, waiting_job
 from tests.refusals import carries, misuse
 from tests.simulation.cases import SECOND, cluster, job, random_jobs, setting
 from tests.simulation.resumable import CASES, halted

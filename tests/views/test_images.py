@@ -11,10 +11,9 @@ from jigsaw_opt.cli import main
 from jigsaw_opt.documents import save_instance, save_plan
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Plan, Segment, Server
 from jigsaw_opt.solvers.solve import solve
-from jigsaw_opt.views.colour import GREY
 from jigsaw_opt.views.html import timeline_html
 from jigsaw_opt.views.image import timeline_image
-from jigsaw_opt.views.lanes import period_picture, picture
+from jigsaw_opt.views.lanes import GREY, period_picture, picture
 from tests.checking.test_phased_plans import INSTANCE, decoded, document
 from tests.extras import needs_plot
 from tests.refusals import ends

@@ -12,9 +12,9 @@ from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.solvers.bounds.driver import lower_bound
 from jigsaw_opt.solvers.bounds.proof import Proof, Term
 from jigsaw_opt.solvers.bounds.relaxation import Bound
-from jigsaw_opt.views.colour import GREY, job_colour, luminance
 from jigsaw_opt.views.explained import bound_text, calculation
 from jigsaw_opt.views.image import _steps, gap_profile_png
+from jigsaw_opt.views.lanes import GREY, job_colour, luminance
 from jigsaw_opt.views.page import template
 from tests.extras import needs_plot
 

@@ -12,7 +12,7 @@ from jigsaw_opt.cli.common.arguments import Arguments
 from jigsaw_opt.cli.common.options import warn_of_policies
 from jigsaw_opt.cli.common.output import ended, flush, goes_on_from, note, print_table, tell
 from jigsaw_opt.cli.common.parser import whole_numbers
-from jigsaw_opt.cli.common.sweeping import came_to, engine_arguments, engine_of, reporter
+from jigsaw_opt.cli.common.progress import came_to, engine_arguments, engine_of, reporter
 from jigsaw_opt.text import json_text
 
 if TYPE_CHECKING:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jigsaw_opt.cli.clusters.simulate_setting import SETTING, given_parts
 from jigsaw_opt.cli.common.arguments import Arguments
 from jigsaw_opt.cli.common.options import warn_of_policies
 from jigsaw_opt.cli.common.output import ended, flush, goes_on_from, note, print_table, tell
 from jigsaw_opt.cli.common.parser import whole_numbers
-from jigsaw_opt.cli.common.sweeping import Rows, came_to, engine_arguments, engine_of, reporter, tell_sweep
+from jigsaw_opt.cli.common.progress import Rows, came_to, engine_arguments, engine_of, reporter, tell_sweep
 from jigsaw_opt.errors import missing_option, not_together, out_of_range
 from jigsaw_opt.text import counted
 
@@ -161,7 +161,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
         folder=arguments.output,
         force=arguments.force,
         engine=engine_of(arguments),
-        report=reporter(arguments, _line),
+        report=reporter(arguments, lambda row: f"{row['workload']} {row['policy']} seed {row['seed']}: {came_to(row)}"),
         tell=note,
         seed=arguments.seed,
         **given_parts(arguments),
@@ -182,10 +182,6 @@ def _draw_sweep(found: SweepTables, path: Path) -> None:
     if found.rows:
         write_atomically(path, sweep_html(found.rows, found.assumed).encode())
         note(f"wrote {path}")
-
-
-def _line(row: Mapping[str, Any]) -> str:
-    return f"{row['workload']} {row['policy']} seed {row['seed']}: {came_to(row)}"
 
 
 def _print_cells(efficiency: str, cells: Rows) -> None:

@@ -37,9 +37,7 @@ _jigsaw() {{
 }}
 complete -o filenames -F _jigsaw jigsaw
 """
-ARGUMENTS: Arguments = {
-    "shell bash|zsh|fish": "which shell",
-}
+ARGUMENTS: Arguments = {"shell bash|zsh|fish": "which shell"}
 
 
 def run(arguments: argparse.Namespace) -> int:

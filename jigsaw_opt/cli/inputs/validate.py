@@ -12,10 +12,7 @@ from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.text import printable
 
 EXAMPLE = "jigsaw validate instance.json plan.json"
-ARGUMENTS: Arguments = {
-    "files FILE ...": "a document",
-    "--json": "print the problems as JSON",
-}
+ARGUMENTS: Arguments = {"files FILE ...": "a document", "--json": "print the problems as JSON"}
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -10,8 +10,8 @@ from typing import Any
 
 from jigsaw_opt.cli.common.arguments import PROGRESS, Arguments
 from jigsaw_opt.cli.common.output import flush, goes_on_from, note, print_table, tell
-from jigsaw_opt.cli.common.sweeping import Rows, engine_arguments, engine_of, reporter, tell_sweep
-from jigsaw_opt.cli.plans.bench_against import GATE, Gate
+from jigsaw_opt.cli.common.progress import Rows, engine_arguments, engine_of, reporter, tell_sweep
+from jigsaw_opt.cli.plans.bench_request import GATE, Gate
 from jigsaw_opt.cli.plans.check import CHECK_FAILED
 from jigsaw_opt.errors import MissingEngineError, Problems, missing_option
 from jigsaw_opt.system.interrupts import interrupt_flag

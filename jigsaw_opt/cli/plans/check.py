@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 EXAMPLE = "jigsaw check server/demo plan.json"
 CHECK_FAILED = 7
 _SHOWN = 1000
-ARGUMENTS: Arguments = {
-    **PLAN,
-    "--json": "print the broken rules as JSON",
-}
+ARGUMENTS: Arguments = {**PLAN, "--json": "print the broken rules as JSON"}
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _of_simulation(folder: Path, job: str | None, as_json: bool) -> None:
     from jigsaw_opt.cli.plans.explain_report import print_times
-    from jigsaw_opt.simulation.results.job_times import job_times, times_as_json
+    from jigsaw_opt.simulation.results.result import job_times, times_as_json
 
     times = job_times(folder, job)
     if as_json:

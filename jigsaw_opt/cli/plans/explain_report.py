@@ -8,7 +8,7 @@ from itertools import groupby
 
 from jigsaw_opt.cli.common.output import print_table
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.simulation.results.job_times import JobTime
+from jigsaw_opt.simulation.results.result import JobTime
 from jigsaw_opt.solvers.explanation import Explanation, JobExplanation
 from jigsaw_opt.solvers.explanation.breakdown import NamedStep
 from jigsaw_opt.solvers.explanation.chain import KINDS

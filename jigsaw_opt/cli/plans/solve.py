@@ -13,8 +13,7 @@ from jigsaw_opt.cli.common.arguments import PROGRESS, SEED, Arguments
 from jigsaw_opt.cli.common.options import effort
 from jigsaw_opt.cli.common.output import ended, flush, note, print_json, print_table, require_output
 from jigsaw_opt.cli.common.parser import option_of
-from jigsaw_opt.cli.common.progress import searched
-from jigsaw_opt.cli.common.sweeping import ADDRESS
+from jigsaw_opt.cli.common.progress import ADDRESS, searched
 from jigsaw_opt.errors import EngineDiedError, malformed
 from jigsaw_opt.text import printable
 

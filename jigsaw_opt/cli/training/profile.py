@@ -79,9 +79,7 @@ def _write(arguments: argparse.Namespace, measured: ModelProfile, model: Model) 
     emit(encode_layers(graph), arguments.output)
 
 
-def _measured(
-    arguments: argparse.Namespace,
-) -> tuple[ModelProfile | None, Model | None, LinkProfile | None, str]:
+def _measured(arguments: argparse.Namespace) -> tuple[ModelProfile | None, Model | None, LinkProfile | None, str]:
     """Return the profile of the model, the model with its times, the all-reduces, and what the device is called."""
     import torch
 

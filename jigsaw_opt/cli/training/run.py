@@ -191,7 +191,7 @@ def _print_rates(replay: Replay) -> None:
     together, alone = replay.baseline.together, replay.baseline.summary
     names = named([job.name for job in replay.baseline.timeline.jobs])
     times = [
-        f"{_known(measured)} us {where} ({planned} planned)"
+        f"{'unknown' if measured is None else measured} us {where} ({planned} planned)"
         for where, measured, planned in (
             ("alone", alone.measured_us, alone.predicted_us),
             ("beside the others", together.measured_us, together.planned_us),
@@ -204,10 +204,6 @@ def _print_rates(replay: Replay) -> None:
 
 def _rate(rate: float | None) -> str | None:
     return None if rate is None else f"{rate:.2f}"
-
-
-def _known(value: int | None) -> str:
-    return "unknown" if value is None else str(value)
 
 
 def _print_phases(replay: Replay) -> None:

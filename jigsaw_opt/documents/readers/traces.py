@@ -24,6 +24,7 @@ _NUMBERS = ("gpus", "submit", "end", "seconds", "iterations")
 _LASTS = ("start", "duration", "seconds")
 """What a job that never started lacks."""
 _WITH_MEMORY = re.compile(r"^(.*[0-9])m([0-9]+)$")
+"""A type of GPU with its memory in GB, as those of the list ``V100M16|V100M32``."""
 _WHOLE_GPU = 1000
 """Of Alibaba's ``gpu_milli``."""
 _MOST_ADAPTIVE_GPUS = 64
@@ -142,7 +143,8 @@ class TraceFormat:
         found: dict[str, Any] = {key: row.stated(columns[key]) for key in ("user", "queue", "qos") if key in columns}
         found |= {key: row.integer(columns[key]) for key in ("batch_size", "weight") if key in columns}
         if "gpu_types" in columns:
-            found["gpu_types"] = _types(row.stated(columns["gpu_types"]) or "")
+            names = (name.strip().lower() for name in (row.stated(columns["gpu_types"]) or "").split("|"))
+            found["gpu_types"] = tuple(_WITH_MEMORY.sub(r"\1-\2gb", name) for name in names if name) or None
         return found
 
 
@@ -159,12 +161,6 @@ def _only(table: JobTable, names: str) -> str | None:
         told = f"{'two columns' if found else 'no column'} {' or '.join(map(repr, each))}"
         table.lines.add(1, told, code="missing-field")
     return found[0] if found else None
-
-
-def _types(text: str) -> tuple[str, ...] | None:
-    """Return the types of GPU in a list: of ``V100M16|V100M32``, those with their memory in GB."""
-    names = (name.strip().lower() for name in text.split("|"))
-    return tuple(_WITH_MEMORY.sub(r"\1-\2gb", name) for name in names if name) or None
 
 
 def _tell_parts(row: Row, job: TraceJob, notes: TraceNotes) -> TraceJob:
@@ -233,8 +229,7 @@ _ELASTICFLOW = TraceFormat(
 )
 """ASPLOS 2023, and the clusters that it published. Deadlines and batch sizes are not read."""
 _POLLUX = TraceFormat(
-    "a workload of Pollux or Sia",
-    "name=name,submit=time,model=application,gpus=num_replicas,batch_size=batch_size",
+    "a workload of Pollux or Sia", "name=name,submit=time,model=application,gpus=num_replicas,batch_size=batch_size"
 )
 """OSDI 2021. Batch sizes are of all GPUs; how much work an application has is known to its profile only."""
 READERS: Mapping[str, TraceFormat | TraceReader] = {
@@ -288,11 +283,7 @@ READERS: Mapping[str, TraceFormat | TraceReader] = {
 
 
 def read_trace(
-    name: str,
-    data: bytes | str,
-    source: str,
-    accept: Accept = anything,
-    columns: Mapping[str, str] | None = None,
+    name: str, data: bytes | str, source: str, accept: Accept = anything, columns: Mapping[str, str] | None = None
 ) -> Workload:
     """Read a trace in the format called `name`.
 

@@ -71,10 +71,7 @@ def _refuse_other_unit(own: str, theirs: str) -> None:
 
 
 def decode_workload(
-    data: bytes | str,
-    source: str = "workload.csv",
-    accept: Accept = anything,
-    columns: Mapping[str, str] | None = None,
+    data: bytes | str, source: str = "workload.csv", accept: Accept = anything, columns: Mapping[str, str] | None = None
 ) -> Workload:
     """Read a workload.
 

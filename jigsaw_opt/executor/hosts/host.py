@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from jigsaw_opt.errors import JigsawError, RunFailedError
+from jigsaw_opt.executor.devices import TorchSettings
 from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
 from jigsaw_opt.executor.models.importing import told
 from jigsaw_opt.executor.schedules.clock import ReplayClock
@@ -22,7 +23,6 @@ from jigsaw_opt.executor.schedules.link_order import LinkOrder, TCPStore
 from jigsaw_opt.executor.schedules.order import ReplayOrder, RowStep
 from jigsaw_opt.executor.schedules.records import RunRecord
 from jigsaw_opt.executor.schedules.request import ReplayRequest, StagedRun
-from jigsaw_opt.executor.torch_settings import TorchSettings
 from jigsaw_opt.planning.pipeline.torch_csv import StageSchedule
 
 _TALKING = (Path(str(dist.__file__)).parent, Path(__file__).parents[1])

@@ -151,7 +151,9 @@ def stage_modules(
         runs = {f"{first}-{last}": first for first, last in combinations(known, 2)}
         is_sequential = type(model) is nn.Sequential
         if isinstance(model, nn.Module) and loader is not None and not (is_sequential and {*cuts} <= {*known, *runs}):
-            named = module_chain(name, model, cuts, _first_inputs(loader))
+            with generators_kept(loader):  # the loader begins anew for training
+                inputs = next(iter(one_pass(loader)))[0]
+            named = module_chain(name, model, cuts, inputs)
             known, runs, is_sequential = [child for child, _ in named], {}, True
         at = [known.index(runs.get(cut, cut)) for cut in cuts if cut in known or cut in runs]
         if not is_sequential or at != sorted({*at} - {0}) or not len(cuts) == len(at) == stages - 1:
@@ -181,9 +183,3 @@ def stage_modules(
                 message = f"stages {owner[parameter]} and {stage} of what {name} returns share a parameter"
                 raise UsageError(message, code="duplicate-name", path="model")
     return modules, names
-
-
-def _first_inputs(loader: Any) -> Any:
-    """Return the inputs of a first batch; the loader begins anew for training."""
-    with generators_kept(loader):
-        return next(iter(one_pass(loader)))[0]

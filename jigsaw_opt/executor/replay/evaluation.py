@@ -9,15 +9,8 @@ from itertools import count
 
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.documents.replay import plan_sha256
-from jigsaw_opt.executor.replay.step_times import StepTimes
-from jigsaw_opt.executor.replay.summaries import cycle_us, repetitions, summary
-from jigsaw_opt.executor.schedules.presence import (
-    PhasePart,
-    PlannedPhases,
-    phases_of,
-    planned_bytes,
-    restarts,
-)
+from jigsaw_opt.executor.replay.summaries import StepTimes, cycle_us, repetitions, summary
+from jigsaw_opt.executor.schedules.presence import PhasePart, PlannedPhases, phases_of, planned_bytes, restarts
 from jigsaw_opt.executor.schedules.records import Kind, Part, RankReport, RunRecord, StoppingClock
 from jigsaw_opt.executor.schedules.request import ReplayRequest, StagedRun
 from jigsaw_opt.problem.instance import Instance
@@ -72,10 +65,7 @@ def timeline(
 
 
 def _iterations(
-    number: int,
-    first: int,
-    job: JobPlan,
-    found: Mapping[tuple[Kind, int, int, int | str], Sequence[RunRecord]],
+    number: int, first: int, job: JobPlan, found: Mapping[tuple[Kind, int, int, int | str], Sequence[RunRecord]]
 ) -> Iterator[MeasuredIteration]:
     """Yield what was measured of a job, from its first iteration to the last one that all workers have ended."""
     workers = len(job.gpus)

@@ -14,10 +14,10 @@ import torch
 import torch.distributed as dist
 
 from jigsaw_opt.errors import RunFailedError
+from jigsaw_opt.executor.devices import TorchSettings
 from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
 from jigsaw_opt.executor.hosts.host import Host, HostSetting
 from jigsaw_opt.executor.hosts.kinds import build_host
-from jigsaw_opt.executor.torch_settings import TorchSettings
 from jigsaw_opt.problem.costs import needed_bytes
 
 

@@ -22,8 +22,7 @@ from jigsaw_opt.scheduling.live.events import ServerAdded
 from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.policy import Observation, Policy, PolicySetting
-from jigsaw_opt.scheduling.policy_at_work import PolicyAtWork
-from jigsaw_opt.scheduling.share_rules import check_shares
+from jigsaw_opt.scheduling.policy_at_work import PolicyAtWork, check_shares
 from jigsaw_opt.text import printable
 
 

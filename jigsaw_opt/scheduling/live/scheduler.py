@@ -37,7 +37,7 @@ from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.scheduling.plain import Plain, check_arguments, number, optional, whole
 from jigsaw_opt.scheduling.policy import PolicySetting, choose
-from jigsaw_opt.scheduling.share_rules import InvariantError, check_shares
+from jigsaw_opt.scheduling.policy_at_work import InvariantError, check_shares
 
 _log = logging.getLogger(__name__)
 _SECOND_US = 1_000_000

@@ -38,7 +38,7 @@ from jigsaw_opt.scheduling.plain import (
     whole,
 )
 from jigsaw_opt.scheduling.policy import JobState, PolicySetting
-from jigsaw_opt.scheduling.share_rules import InvariantError, check_shares, check_up
+from jigsaw_opt.scheduling.policy_at_work import InvariantError, check_shares, check_up
 from jigsaw_opt.text import named
 
 _FORMAT = "jigsaw-live/2"

@@ -15,9 +15,8 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.memo import memoised
 from jigsaw_opt.scheduling.performance.epochs import Epochs, epochs
-from jigsaw_opt.scheduling.performance.profiles import BatchSplit
+from jigsaw_opt.scheduling.performance.profiles import BatchSplit, Measured, ThroughputModel, fit
 from jigsaw_opt.scheduling.performance.protocol import UNITS
-from jigsaw_opt.scheduling.performance.throughput import Measured, ThroughputModel, fit
 
 _SLOWDOWN = {"cifar10": 1.8, "ncf": 1.5, "imagenet": 1.2, "yolov3": 1.2, "bert": 1.2, "deepspeech2": 1.2}
 """How much longer jobs took on the authors' machines than their profiles say; from Sia's simulator."""

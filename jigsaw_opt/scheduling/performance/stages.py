@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -14,14 +13,14 @@ from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.depth import FullDepth
 from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.scheduling.performance.protocol import ByIterations, Speed, mixed_types, rate_of
-from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds, speeds_of
+from jigsaw_opt.scheduling.performance.protocol import Speed, rate_of
+from jigsaw_opt.scheduling.performance.seconds import ByTypeSpeeds, TypeSpeeds, speeds_of
 
 _OVERHEAD = Fraction(203, 200)
 """An iteration of a job alone over what its trace states: 1.015 in Muri's simulator."""
 
 
-class Stages(ByIterations):
+class Stages(ByTypeSpeeds):
     """Speeds from the stages that the trace itself gives.
 
     A share without depth rules takes turns in Muri's rotation; one with them runs a timetable of the group.
@@ -35,10 +34,8 @@ class Stages(ByIterations):
     def __init__(
         self, stages: Mapping[str, StageTimes], cluster: Cluster | None = None, speeds: TypeSpeeds | None = None
     ) -> None:
-        self.type_speeds = speeds
+        super().__init__(cluster, speeds)
         self._stages = dict(stages)
-        self._type_of = () if cluster is None else cluster.gpus.types
-        self._counts = Counter(self._type_of)
         self._alone = {model: round(times.iteration_us * _OVERHEAD) for model, times in stages.items()}
         self.figures = self._stages if speeds is None else (self._stages, *speeds.figures)
 
@@ -52,15 +49,12 @@ class Stages(ByIterations):
         """Return what is unknown of a job: the stages of its model, or its number of iterations."""
         if job.model not in self._stages:
             return f"has a model without stages, {job.model!r}"
-        if job.iterations is None:
-            return "has no number of iterations"
-        return None if self.type_speeds is None else self.type_speeds.unknown(job)
+        return super().unknown(job)
 
     def alone_us(self, job: TraceJob) -> int:
         """Return its time by the iterations of the trace, with what Muri adds, on its fastest type."""
         assert job.iterations is not None
-        factor = Fraction(1) if self.type_speeds is None else self.type_speeds.best(job, self._counts)
-        return round(job.iterations * self._alone[job.model] / factor)
+        return round(job.iterations * self._alone[job.model] / self._best(job))
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
         """Return why a share is refused: jobs share GPUs only if all ask for that number, and at most four do.
@@ -73,7 +67,7 @@ class Stages(ByIterations):
             return f"more than {MOST_JOBS} jobs cannot take turns"
         other = next((job for job in jobs if job.gpus != len(share.gpus)), None)
         wrong = None if other is None else f"its stages are known on {other.gpus} GPUs, not on {len(share.gpus)}"
-        return wrong if self.type_speeds is None else mixed_types(share, self._type_of) or wrong
+        return super().refuses(share, jobs) or wrong
 
     def speeds(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Speed, ...]:
         """Return the speed of each job of a group, by the length of the group's round.
@@ -87,14 +81,11 @@ class Stages(ByIterations):
         often = dict(zip(order, found.iterations, strict=True))
         return tuple(
             Speed(
-                rate_of(found.time_us / often[k] / self._factor(share, job)),
+                rate_of(found.time_us / often[k] / float(self._factor(share, job))),
                 is_raw=found.staircase and depth != FullDepth(),
             )
             for k, (job, depth) in enumerate(zip(jobs, depths, strict=True))
         )
-
-    def _factor(self, share: Share, job: TraceJob) -> float:
-        return 1.0 if self.type_speeds is None else float(self.type_speeds.factor(job, self._type_of[share.gpus[0]]))
 
 
 def stages(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes], speeds: str = "") -> Stages:

@@ -62,7 +62,7 @@ class _ForegroundFirst(RigidScheduler):
         jobs = observation.jobs.values()
         back = [active for active in jobs if not active.job.foreground]
         if self.options["order"] == "shortest":
-            back.sort(key=self._left_us)
+            back.sort(key=lambda one: (self.setting.performance.alone_us(one.job) * (one.left / one.work), one.index))
         alone = {
             active.index: active.share
             for active in back
@@ -74,9 +74,6 @@ class _ForegroundFirst(RigidScheduler):
         if self.slowdown is not None:
             self._fill(filled, [active for active in back if active.index not in own and active.job.gpus == 1])
         return Decision((*(one.share(self.slowdown) for one in filled.values()), *own.values()))
-
-    def _left_us(self, active: JobState) -> tuple[float, int]:
-        return self.setting.performance.alone_us(active.job) * (active.left / active.work), active.index
 
     def _foreground(
         self, front: Sequence[JobState], alone: Iterable[Share], observation: Observation

@@ -13,7 +13,7 @@ from jigsaw_opt.errors import JigsawError, argument, missing_option
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.goodput import Goodput
-from jigsaw_opt.scheduling.performance.throughput import Measured
+from jigsaw_opt.scheduling.performance.profiles import Measured
 from jigsaw_opt.scheduling.placement.configurations import Configured, all_configurations, has, place
 from jigsaw_opt.scheduling.plain import Plain, Shape, checked, fields, listed, number, optional, whole
 from jigsaw_opt.scheduling.policies import NamedPolicy

@@ -9,7 +9,7 @@ from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, fields, listed, rows, whole
 from jigsaw_opt.scheduling.policy import JobState
-from jigsaw_opt.scheduling.share_rules import InvariantError, check_up, require
+from jigsaw_opt.scheduling.policy_at_work import InvariantError, check_up, require
 from jigsaw_opt.simulation.engine.event_log import EventLog
 from jigsaw_opt.simulation.engine.outages import down_gpu_us
 from jigsaw_opt.simulation.engine.records import Loss

@@ -11,7 +11,7 @@ from jigsaw_opt.scheduling.link_routes import LinkRoutes
 from jigsaw_opt.scheduling.performance import Contention, Speed
 from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, fields
 from jigsaw_opt.scheduling.policy import JobState
-from jigsaw_opt.scheduling.share_rules import require
+from jigsaw_opt.scheduling.policy_at_work import require
 from jigsaw_opt.simulation.engine.setting import Setting
 
 

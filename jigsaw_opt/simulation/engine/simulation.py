@@ -15,8 +15,7 @@ from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance.protocol import GOODPUT
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.policy import JobState, Observation
-from jigsaw_opt.scheduling.policy_at_work import PolicyAtWork
-from jigsaw_opt.scheduling.share_rules import InvariantError, check_shares
+from jigsaw_opt.scheduling.policy_at_work import InvariantError, PolicyAtWork, check_shares
 from jigsaw_opt.simulation.engine.arrivals import Arrivals
 from jigsaw_opt.simulation.engine.event_log import EventLog, JobStatistics, Trigger
 from jigsaw_opt.simulation.engine.failing import Failing

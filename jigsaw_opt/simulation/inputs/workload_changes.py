@@ -19,7 +19,7 @@ from jigsaw_opt.problem.gpu_types import matching_types
 from jigsaw_opt.problem.workload import DURATION_UNITS_US, TraceJob, Workload, is_name, job_problems, left_out_told
 from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.performance.profiled import Profiled
-from jigsaw_opt.scheduling.performance.type_speeds import TypeSpeeds
+from jigsaw_opt.scheduling.performance.seconds import TypeSpeeds
 
 _REASON = "with more GPUs than the cluster has"
 _UNTYPED = "gpu"

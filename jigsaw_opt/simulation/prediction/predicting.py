@@ -317,7 +317,9 @@ def _starts_us(setting: Setting, queue: ClusterQueue, asked: Sequence[int], draw
     starts: dict[int, int] = {}
     while True:
         later = draws.arrivals(jobs, days, Random(f"{seed}/arrivals"))
-        workload = Workload("queue", (*_numbered(jobs, queue), *later))
+        at = next(iter(jobs.values()))  # jobs that have ended are as the one before or, at the beginning, the first
+        known = [at := jobs.get(index, at) for index in range(queue.next_job)]
+        workload = Workload("queue", (*known, *later))
         simulation = TakenOver(replace(setting, workload=workload), queue, done, draws.ended)
         until_us = queue.now_us + days * _DAY_US if later else None
         try:
@@ -327,9 +329,3 @@ def _starts_us(setting: Setting, queue: ClusterQueue, asked: Sequence[int], draw
         if len(starts) == len(asked) or not later or days > MOST_DAYS // 2 or simulation.outcome.hindrance:
             return starts
         days *= 2
-
-
-def _numbered(jobs: Mapping[int, TraceJob], queue: ClusterQueue) -> Sequence[TraceJob]:
-    """Return a job for each number: jobs that have ended are as the one before or, at the beginning, the first."""
-    at = next(iter(jobs.values()))
-    return [at := jobs.get(index, at) for index in range(queue.next_job)]

@@ -227,7 +227,8 @@ class ChakraRank:
             raise wrong_input(source, f"nodes wait for each other: {told}", code="cycle") from error
         last: dict[int, int] = {}
         for node in (by_number[place] for place in order):
-            stream = _stream(node)
+            # Earlier traces state the stream of an operation as its thread.
+            stream = None if _of_cpu(node) else node.attributes.get("stream", node.attributes.get("tid"))
             if stream is not None:
                 waits[node.number] += [last[stream]] if stream in last else []
                 last[stream] = node.number
@@ -267,11 +268,6 @@ def _control(node: ChakraNode, nodes: Mapping[int, ChakraNode]) -> list[int]:
 
 def _of_cpu(node: ChakraNode) -> bool:
     return bool(node.attributes.get("is_cpu_op")) or node.kind == _METADATA
-
-
-def _stream(node: ChakraNode) -> int | None:
-    """Return the stream that an operation of a GPU is on; earlier traces state it as its thread."""
-    return None if _of_cpu(node) else node.attributes.get("stream", node.attributes.get("tid"))
 
 
 def _in_order(nodes: Mapping[int, ChakraNode], waits: Mapping[int, list[int]]) -> list[int]:

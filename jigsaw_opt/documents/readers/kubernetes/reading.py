@@ -38,13 +38,7 @@ from jigsaw_opt.problem.workload import TraceJob, Workload
 _JOBSET = "jobset.sigs.k8s.io/jobset-name"
 _GANGS = ("JobSet", "TrainJob")
 """Kinds that make jobs which run together; a JobSet has the name of the TrainJob that it belongs to."""
-_LABELS = (
-    _JOBSET,
-    "training.kubeflow.org/job-name",
-    "volcano.sh/job-name",
-    "batch.kubernetes.io/job-name",
-    "job-name",
-)
+_LABELS = (_JOBSET, "training.kubeflow.org/job-name", "volcano.sh/job-name", "batch.kubernetes.io/job-name", "job-name")
 """Labels by which a pod names its job, the widest first."""
 
 

@@ -225,7 +225,8 @@ def _record(name: str, row: Row, tally: Tally) -> _SacctLine:
     requested = _resources(row, "ReqTRES") if row.has("ReqTRES") else {}
     resources = allocated or requested
     state = row.optional_text("State")
-    gpus = _gpus(resources)
+    counts = {name: int(amount) for name, amount in resources.items() if _is_gpu(name)}
+    gpus = counts.get("gres/gpu", sum(counts.values()))
     reason, elapsed_us = "", None
     if resources and gpus == 0:
         share = next((name for name in _SHARES if any(one.partition(":")[0] == name for one in resources)), "")
@@ -359,9 +360,3 @@ def _of_former(text: str) -> Iterator[str]:
 
 def _is_gpu(resource: str) -> bool:
     return resource == "gres/gpu" or resource.startswith("gres/gpu:")
-
-
-def _gpus(resources: Mapping[str, str]) -> int:
-    """Return the GPUs of all types; those by type are summed only where the sum is not given."""
-    counts = {name: int(amount) for name, amount in resources.items() if _is_gpu(name)}
-    return counts.get("gres/gpu", sum(counts.values()))

@@ -46,9 +46,7 @@ _PARAMETERS: Mapping[str, tuple[str, Sequence[str]]] = {
     "PriorityFlags": (
         "",
         OpenValues(
-            (_NONE, *_FLAGS),
-            f"some of {', '.join(_FLAGS)}, joined by +",
-            lambda text: {*text.split("+")} <= {*_FLAGS},
+            (_NONE, *_FLAGS), f"some of {', '.join(_FLAGS)}, joined by +", lambda text: {*text.split("+")} <= {*_FLAGS}
         ),
     ),
     "FairShareDampeningFactor": ("1", whole_numbers(_NONE, most=65_535)),
