@@ -1,0 +1,281 @@
+"""Is the progress that gradient noise predicts of partial levels the one that is made?
+
+Run it as ``python benchmarks/spb_progress.py digits-mlp``. At full depth the noise of each bucket is measured in
+windows of the training, which predict the progress of an iteration at the levels of each rule. What is measured is how
+many iterations at full depth reach the held-out loss that the rule reaches: interpolated over runs of full depth of
+other lengths, each with a rate that falls to 0. The prediction is for the best rate of each, so all have the best of
+the rates given. Steps are as they are, or the rate of a bucket is multiplied by the predicted progress, as the same
+theory advises, or by a power of the share of contributors. With one rate that is far too low, progress is as good as
+the rate, and a prediction by which steps are multiplied comes true by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import torch
+from spb.subjects import SUBJECTS, Subject, replicas, samples
+
+from jigsaw_opt.executor.level_schedule import LevelSchedule
+from jigsaw_opt.executor.models.building import SegmentedModel
+from jigsaw_opt.executor.partial.noise import GradientNoise, NoiseEstimate
+from jigsaw_opt.executor.profiling.efficiency import average_gradients
+from jigsaw_opt.executor.worker import OPTIMISERS
+from jigsaw_opt.problem.costs import contributors
+
+WINDOWS = 10
+LENGTHS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.15, 1.3)
+"""Lengths of runs at full depth, by that of the rules."""
+Levels = Callable[[int], Sequence[int]]
+Factor = Callable[[float, int, int], float]
+"""Factor of the rate of a bucket: from the noise scale, the number of contributors, and of workers."""
+STEPS: Mapping[str, Factor] = {
+    "as they are": lambda noise, count, workers: 1.0,
+    "share^0.5": lambda noise, count, workers: (count / workers) ** 0.5,
+    "share": lambda noise, count, workers: count / workers,
+    "best": lambda noise, count, workers: progress(noise, count, workers),
+}
+
+
+def progress(noise: float, count: int, workers: int) -> float:
+    """Of a bucket by the theory; with endless noise the share of contributors."""
+    return count / workers if noise == float("inf") else count * (workers + noise) / (workers * (count + noise))
+
+
+def rules(depth: int, workers: int, seed: int) -> dict[str, Levels]:
+    """Rules for levels by name."""
+
+    def some_full(count: int, level: int) -> Levels:
+        return lambda turn: [depth if (worker + turn) % workers < count else level for worker in range(workers)]
+
+    def free(count: int) -> Levels:
+        return LevelSchedule(depth, workers, "free", seed=seed, min_contributors=count).levels
+
+    found = {"rotation": LevelSchedule(depth, workers, "staircase", "rotation", seed=seed).levels, "free": free(1)}
+    found |= {f"free, {count} full": free(count) for count in range(2, workers, 2)}
+    found |= {f"{count} full, others at 1": some_full(count, 1) for count in range(1, workers)}
+    found |= {f"1 full, others at {level}": some_full(1, level) for level in range(2, depth)}
+    found["every other at 1"] = lambda turn: [1 if turn % 2 else depth] * workers
+    return found
+
+
+@dataclass(frozen=True)
+class Row:
+    """A rule with one way of steps: progress, standard error of what is measured over seeds, best rate, its loss."""
+
+    steps: str
+    rule: str
+    predicted: float
+    measured: float
+    error: float
+    rate: float
+    loss: float
+
+
+@dataclass(frozen=True)
+class Task:
+    """What all runs have in common; the rate falls to 0 over a run."""
+
+    subject: Subject
+    workers: int
+    iterations: int
+    optimiser: str
+
+    def train(
+        self,
+        seed: int,
+        iterations: int,
+        rate: float,
+        levels: Levels,
+        factor: Factor = STEPS["as they are"],
+        noise: Sequence[NoiseEstimate] = (),
+    ) -> float:
+        """Held-out loss after a run.
+
+        `noise`: noise in the windows of a run at full depth, for the factors.
+        """
+        data, model, optimiser, draw = self._learner(seed)
+        for turn in range(iterations):
+            reached = [level or model.depth for level in levels(turn)]
+            counts = [contributors(reached, bucket + 1) for bucket in range(model.depth)]
+            _average(model, draw(turn), reached, counts)
+            known = noise[turn * WINDOWS // iterations].buckets if noise else ()
+            for bucket, (group, count) in enumerate(zip(optimiser.param_groups, counts, strict=True)):
+                scale = known[bucket].noise_scale if known else float("inf")
+                group["lr"] = rate * (1 - turn / iterations) * (factor(scale, count, self.workers) if count else 0)
+            optimiser.step()
+        inputs, targets = data.held_out
+        with torch.no_grad():
+            assert model.loss is not None
+            return float(model.loss(model(inputs), targets))
+
+    def noise(self, seed: int, rate: float) -> list[NoiseEstimate]:
+        """The noise in each window of a run at full depth."""
+        _, model, optimiser, draw = self._learner(seed)
+        windows = [GradientNoise(model.depth, keep=1) for _ in range(WINDOWS)]
+        for turn in range(self.iterations):
+            average_gradients(model, draw(turn), windows[turn * WINDOWS // self.iterations])
+            for group in optimiser.param_groups:
+                group["lr"] = rate * (1 - turn / self.iterations)
+            optimiser.step()
+        return [window.estimate() for window in windows]
+
+    def _learner(self, seed: int) -> tuple[Any, SegmentedModel, torch.optim.Optimizer, Callable[[int], list[Any]]]:
+        data = samples(self.subject, seed)
+        workers = replicas(self.subject, data, self.workers, False, seed)
+        model = workers[0].model
+        groups = [{"params": list(own)} for own in model.buckets]
+        own = {"lr": 0.0} if self.optimiser == "adam" else {"lr": 0.0, "momentum": 0.9}
+        optimiser = OPTIMISERS[self.optimiser](groups, **own)
+        return data, model, optimiser, lambda turn: [own.batch(seed, at, turn) for at, own in enumerate(workers)]
+
+
+def _everybody(_: int) -> Sequence[int]:
+    """Levels of one worker that has all batches, 0 for full depth."""
+    return (0,)
+
+
+def _average(model: SegmentedModel, batches: Sequence[Any], levels: Sequence[int], counts: Sequence[int]) -> None:
+    """Write mean gradients; one worker takes all batches as one."""
+    for parameter in model.beyond(0):
+        parameter.grad = None
+    if len(levels) == 1:
+        batches = [tuple(map(torch.cat, zip(*batches, strict=True)))]
+    for batch, level in zip(batches, levels, strict=True):
+        model.backpropagate(batch, level)
+    for own, count in zip(model.buckets, counts, strict=True):
+        for parameter in own:
+            if parameter.grad is not None:
+                parameter.grad /= count
+
+
+def length_of(loss: float, curve: Sequence[tuple[float, float]]) -> float:
+    """The length at which a falling curve of loss by length comes to a loss, its ends where it never does."""
+    falling = [(length, min(known for _, known in curve[: at + 1])) for at, (length, _) in enumerate(curve)]
+    if loss >= falling[0][1]:
+        return falling[0][0]
+    for (low, above), (high, below) in pairwise(falling):
+        if below <= loss < above:
+            return low + (high - low) * (above - loss) / (above - below)
+    return falling[-1][0]
+
+
+def ranks(values: Sequence[float]) -> list[float]:
+    """Ranks from 0, equal ones in their middle."""
+    return [fmean(at for at, other in enumerate(sorted(values)) if other == value) for value in values]
+
+
+def correlation(one: Sequence[float], other: Sequence[float]) -> float:
+    """Spearman's rank correlation."""
+    a, b = ranks(one), ranks(other)
+    middle = (len(a) - 1) / 2
+    both = sum((x - middle) * (y - middle) for x, y in zip(a, b, strict=True))
+    spread = sum((x - middle) ** 2 for x in a) * sum((y - middle) ** 2 for y in b)
+    return float(both / spread**0.5) if spread else float("nan")
+
+
+def predicted(windows: Sequence[NoiseEstimate], levels: Levels, iterations: int) -> float:
+    """Mean progress over a run, of the windows whose noise is known."""
+    chosen = [(at, window) for at, window in enumerate(windows) if window.is_known]
+    turns = {at: [turn for turn in range(iterations) if turn * WINDOWS // iterations == at] for at, _ in chosen}
+    return fmean(fmean(window.progress(levels(turn)) for turn in turns[at]) for at, window in chosen)
+
+
+def compare(task: Task, rates: Sequence[float], seeds: int, steps: Sequence[str]) -> dict[str, Any]:
+    """Losses, predictions and measurements of all rules; a row for each rule and way of steps.
+
+    Each number of iterations at full depth and each rule has the best of some rates.
+    """
+
+    def best(of_rate: Callable[[float], list[float]]) -> tuple[float, list[float]]:
+        tried = {rate: of_rate(rate) for rate in rates}
+        chosen = min(rates, key=lambda rate: fmean(loss if loss == loss else float("inf") for loss in tried[rate]))
+        return chosen, tried[chosen]
+
+    def full(share: float) -> tuple[float, list[float]]:
+        length = round(share * task.iterations)
+        return best(lambda rate: [task.train(seed, length, rate, _everybody) for seed in range(seeds)])
+
+    curve = [(share, *full(share)) for share in LENGTHS]
+    rate = next(rate for share, rate, _ in curve if share == 1)
+    points = [(share, fmean(losses)) for share, _, losses in curve]
+    noise = {seed: task.noise(seed, rate) for seed in range(seeds)}
+    depth = len(noise[0][0].buckets)
+    rows = []
+    for way in steps:
+        for name in rules(depth, task.workers, 0):
+            levels = {seed: rules(depth, task.workers, seed)[name] for seed in noise}
+            rate, losses = best(
+                lambda rate, way=way, levels=levels: [
+                    task.train(seed, task.iterations, rate, levels[seed], STEPS[way], noise[seed]) for seed in noise
+                ]
+            )
+            found = [length_of(loss, points) for loss in losses]
+            foretold = [predicted(windows, levels[seed], task.iterations) for seed, windows in noise.items()]
+            error = stdev(found) / len(found) ** 0.5 if seeds > 1 else float("inf")
+            measured = length_of(fmean(losses), points)
+            rows.append(Row(way, name, fmean(foretold), measured, error, rate, fmean(losses)))
+            print(rows[-1], file=sys.stderr, flush=True)
+    scales = [[window.rounded().noise_scale for window in windows if window.is_known] for windows in noise.values()]
+    return {
+        "curve": [(share, rate, fmean(losses)) for share, rate, losses in curve],
+        "rows": [asdict(row) for row in rows],
+        "noise_scale": scales[0],
+        "unknown": WINDOWS * seeds - sum(map(len, scales)),
+    }
+
+
+def report(found: Mapping[str, Any]) -> str:
+    """A table, and for each way of steps the mean error and the rank correlation over the rules."""
+    lines = ["| steps | rule | rate | predicted | measured | standard error |", "|---|---|---|---|---|---|"]
+    for row in found["rows"]:
+        numbers = " | ".join(f"{row[key]:.2f}" for key in ("predicted", "measured", "error"))
+        lines.append(f"| {row['steps']} | {row['rule']} | {row['rate']:g} | {numbers} |")
+    lines.append("")
+    for way in dict.fromkeys(row["steps"] for row in found["rows"]):
+        own = [row for row in found["rows"] if row["steps"] == way]
+        foretold, measured = ([row[key] for row in own] for key in ("predicted", "measured"))
+        off = [abs(a - b) for a, b in zip(foretold, measured, strict=True)]
+        bias = fmean(measured) - fmean(foretold)
+        lines.append(
+            f"{way}: {len(own)} rules, mean error {fmean(off):.3f}, measured beyond predicted {bias:+.3f}, "
+            f"rank correlation {correlation(foretold, measured):.2f}"
+        )
+    lines.append(f"rate of full depth: {next(rate for share, rate, _ in found['curve'] if share == 1):g}")
+    lines.append(f"windows without an estimate: {found['unknown']}")
+    return "\n".join(lines)
+
+
+def main(given: Iterable[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("subject", choices=SUBJECTS)
+    parser.add_argument("--argument", action="append", default=[], metavar="NAME=N", help="of the network, as width=48")
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--iterations", type=int, default=200)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--optimiser", choices=("sgd", "adam"), default="sgd")
+    parser.add_argument("--rates", type=float, nargs="+", default=(0.1, 0.2, 0.4))
+    parser.add_argument("--steps", nargs="+", choices=STEPS, default=("as they are", "best"))
+    parser.add_argument("-o", "--output", type=Path, help="write all numbers here, as JSON")
+    asked = parser.parse_args(None if given is None else list(given))
+    torch.set_num_threads(1)
+    subject = SUBJECTS[asked.subject]
+    own = {name: int(value) for name, _, value in (pair.partition("=") for pair in asked.argument)}
+    subject = replace(subject, arguments={**subject.arguments, **own})
+    task = Task(subject, asked.workers, asked.iterations, asked.optimiser)
+    found = compare(task, asked.rates, asked.seeds, asked.steps)
+    if asked.output:
+        asked.output.write_text(json.dumps(found))
+    print(report(found))
+
+
+if __name__ == "__main__":
+    main()
