@@ -145,7 +145,7 @@ def test_a_job_that_stops_in_any_case_is_stopped_and_started_on_the_same_gpus() 
 
 
 def test_jobs_that_share_gpus_are_told_of_each_other() -> None:
-    live = submitted(4, 4, policy="jigsaw", servers=1)
+    live = submitted(4, 4, policy="jigsaw:depth=free", servers=1)
     first, second = live.step(0).starts
     assert (first.to.partners, second.to.partners) == ((second.to.job,), (first.to.job,))
     assert "share GPUs" in first.reason
