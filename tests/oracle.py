@@ -17,10 +17,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cache
 from itertools import permutations, product
 
-from jigsaw_opt.problem import Cluster, Instance, OperationGraph, Operations, compile_instance
+from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, OperationGraph, Operations, compile_instance
 from jigsaw_opt.problem.compiled.timetable import Gpu
 from jigsaw_opt.problem.costs import contributors
 
@@ -52,7 +53,7 @@ def optimum(instance: Instance) -> int | None:
         raise ValueError(f"{size} operations are too many for brute force")
     best: int | None = None
     for placement in _placements(operations):
-        for levels in product(*(_level_choices(job) for job in operations.jobs)):
+        for levels in product(*(_level_choices(instance, job) for job in operations.jobs)):
             found = _best_timing(operations, placement, levels, best)
             best = found if best is None or (found is not None and found < best) else best
     return best
@@ -70,23 +71,37 @@ def _placements(operations: Operations) -> Iterator[tuple[tuple[Gpu, ...], ...]]
     yield from product(*map(places, operations.jobs))
 
 
-def _level_choices(job: OperationGraph) -> list[Levels]:
-    rule = job.rule
+def _level_choices(instance: Instance, job: OperationGraph) -> list[Levels]:
+    rule, asked = job.rule, next(each for each in instance.data_parallel_jobs if each.name == job.name)
+    fewest, least = rule.min_contributors, Fraction(rule.min_total)
+    if isinstance(asked.depth, FreeDepth):
+        # Limits of the compiled rule may be raised by what follows from others, which is not trusted here.
+        fewest = min(asked.depth.min_contributors, job.slots)
+        least = asked.depth.mean(job.slots) * job.levels * job.slots * job.iterations
     if rule.multiset is not None:
         rows = sorted(set(permutations(rule.multiset)))
         return list(product(rows, repeat=job.iterations))
     rows = [
         row
         for row in product(range(1, job.levels + 1), repeat=job.slots)
-        if all(contributors(row, b) >= rule.min_contributors for b in range(1, job.levels + 1))
+        if all(contributors(row, b) >= fewest for b in range(1, job.levels + 1))
     ]
     chosen = []
     for levels in product(rows, repeat=job.iterations):
         totals = [sum(column) for column in zip(*levels, strict=True)]
         balanced = rule.balance is None or max(totals) - min(totals) <= rule.balance
-        if sum(totals) >= rule.min_total and balanced:
+        if sum(totals) >= least and balanced and _is_worth_enough(instance, asked, levels):
             chosen.append(levels)
     return chosen
+
+
+def _is_worth_enough(instance: Instance, job: Job, levels: Levels) -> bool:
+    """Whether the levels make the least progress; what the compiled rule says of it is not asked."""
+    efficiency = instance.models[job.model].efficiency
+    if not isinstance(job.depth, FreeDepth) or job.depth.min_progress is None or efficiency is None:
+        return True
+    least = Fraction(job.depth.min_progress) * job.iterations * efficiency.most
+    return sum(map(efficiency.progress, levels)) >= least
 
 
 def _needs(

@@ -9,6 +9,7 @@ from typing import Literal
 from jigsaw_opt.problem import (
     Cluster,
     Depth,
+    Efficiency,
     FreeDepth,
     FullDepth,
     Instance,
@@ -154,6 +155,27 @@ def with_licences(instance: Instance, random: Random) -> Instance:
     cluster = replace(instance.cluster, licences={"x": 1, "y": random.choice((0, 1, 1, 2, 2, 2, 3))})
     jobs = tuple(replace(job, licences=random.choice(some)) for job in instance.jobs)
     return replace(instance, cluster=cluster, jobs=jobs)
+
+
+def with_progress_limits(instance: Instance, random: Random) -> Instance:
+    """The instance with an efficiency of every model, and with a limit of progress for most data-parallel jobs."""
+    models = {
+        name: replace(model, efficiency=_efficiency(random, model.depth)) for name, model in instance.models.items()
+    }
+    shares = (0, "1/2", "3/4", "17/20", "9/10", "19/20", "99/100", 1)
+    jobs = []
+    for job in instance.jobs:
+        if isinstance(job, Job) and random.random() < 0.8:
+            contributors, balance = random.choice((1, 1, 2)), random.choice((None, None, 0, 1))
+            depth = FreeDepth(contributors, random.choice((None, None, "2/3")), balance, random.choice(shares))
+            job = replace(job, depth=depth)
+        jobs.append(job)
+    return replace(instance, models=models, jobs=tuple(jobs))
+
+
+def _efficiency(random: Random, depth: int) -> Efficiency:
+    noise = tuple(random.choice((0, 500, 4_000, 60_000)) for _ in range(depth))
+    return Efficiency(noise, (*(random.choice((0, 1, 1, 7)) for _ in range(depth - 1)), random.choice((1, 3))))
 
 
 def _drawing(job: TaskGraphJob, random: Random) -> TaskGraphJob:

@@ -134,9 +134,13 @@ def _levels(instance: Instance, job: Job) -> list[Rows]:
     if not isinstance(rule, FreeDepth):
         return found
     fewest = min(rule.min_contributors, count)
-    mean = Fraction(count + 1, 2 * count) if rule.mean_depth is None else Fraction(rule.mean_depth)
+    mean = rule.mean(count)
     found = [rows for rows in found if all(row.count(deepest) >= fewest for row in rows)]
     found = [rows for rows in found if sum(map(sum, rows)) >= mean * deepest * count * job.iterations]
+    efficiency = instance.models[job.model].efficiency
+    if rule.min_progress is not None and efficiency is not None:
+        least = Fraction(rule.min_progress) * job.iterations * efficiency.most
+        found = [rows for rows in found if sum(map(efficiency.progress, rows)) >= least]
     totals = [[sum(column) for column in zip(*rows, strict=True)] for rows in found]
     return [
         rows

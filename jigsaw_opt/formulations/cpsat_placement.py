@@ -6,7 +6,7 @@ each needs room only while it is present. One at a time, blocks keep a power cap
 without guarantees has a plan exactly where this model has a solution. Iterations are not expanded. A job with a fixed
 multiset of levels may keep one iteration's levels in all of them, for memory asks only for each worker's largest; a
 job under ``free`` keeps its largest levels as well, unless `balance` forbids it, and then the totals of its workers
-are variables.
+are variables. With a limit of progress beside `balance`, the model is a relaxation.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from jigsaw_opt.formulations.timetable.windows import Window, serial_end
 from jigsaw_opt.problem.compiled.critical import candidate_levels
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.problem.costs import ceil_div, deepest_level, needed_bytes
+from jigsaw_opt.problem.depth import LevelRule
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -58,14 +59,18 @@ def _add_job(model: cp_model.CpModel, eligibility: GpuEligibility, number: int) 
     for gpu, assigned in job_vars.assigned.items():
         admitted = deepest_level(job, eligibility.memory(gpu))
         literals[gpu] = level_literals(rows, [d for d in candidate_levels(job) if d <= admitted], assigned)
-    if job.rule.balance is None:
-        # The levels of one iteration stand for those of all.
-        least = ceil_div(job.rule.min_total, job.iterations)
-        one = replace(job, iterations=1, rule=replace(job.rule, min_total=least))
-        add_depth_rule(rows, one, [literals], job_vars.assigned)
-    else:
+    # The largest levels of all iterations stand for those of one: whatever is asked for on average, they keep.
+    add_depth_rule(rows, replace(job, iterations=1, rule=_of_one(job)), [literals], job_vars.assigned)
+    if job.rule.balance is not None:
         _add_balance(model, job, job.rule.balance, literals, job_vars.assigned)
     return literals
+
+
+def _of_one(job: OperationGraph) -> LevelRule:
+    """Return the rule of a job with one iteration that is the mean of all, without its balance."""
+    n, limit = job.iterations, job.rule.progress
+    progress = None if limit is None else replace(limit, least=ceil_div(limit.least, n))
+    return replace(job.rule, min_total=ceil_div(job.rule.min_total, n), balance=None, progress=progress)
 
 
 def _add_balance(

@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.costs import ceil_fraction, staircase
 from jigsaw_opt.problem.rules.keyed import Keyed
 from jigsaw_opt.system.plugins import blamed, load, registered
+
+if TYPE_CHECKING:
+    from jigsaw_opt.problem.efficiency import ProgressLimit
 
 GROUP = "jigsaw_opt.depth_rules"
 
@@ -30,12 +33,14 @@ class LevelRule:
     `multiset`: levels of the slots in every iteration, ascending, in an order to be chosen; None where they may differ.
     `min_contributors`: least number of slots that reach each bucket in every iteration. `min_total`: least sum of all
     levels over all slots and iterations. `balance`: largest difference between the level totals of two slots, or None.
+    `progress`: least progress of all iterations, or None; what follows from it for the other limits is in them.
     """
 
     multiset: tuple[int, ...] | None
     min_contributors: int
     min_total: int
     balance: int | None
+    progress: ProgressLimit | None = None
 
     @classmethod
     def fixed(cls, levels: tuple[int, ...], iterations: int) -> Self:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise
 
-from jigsaw_opt.problem.costs import contributors
+from jigsaw_opt.problem.costs import contributors, lower_hull
 from jigsaw_opt.problem.rules.part import CheckedPart
 
 MILLION = 1_000_000
@@ -61,3 +65,66 @@ class Efficiency(CheckedPart, definition="efficiency"):
     def most(self) -> int:
         """Progress of an iteration at full depth."""
         return MILLION * sum(self.weight)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressLimit:
+    """A lower limit of the progress of all iterations of a job together (specification: progress).
+
+    `efficiency, workers`: what iterations of the job are worth, and its number of workers. `least`: least sum over all
+    iterations, in millionths of the unit of `Efficiency.most`.
+    """
+
+    efficiency: Efficiency
+    workers: int
+    least: int
+
+    def is_kept(self, rows: Iterable[Sequence[int]]) -> bool:
+        """Return whether levels, by iteration and worker, make the least progress."""
+        kinds = Counter(map(tuple, rows)).items()
+        return sum(times * self.efficiency.progress(levels) for levels, times in kinds) >= self.least
+
+    def slack(self, iterations: int) -> int:
+        """Return how much progress iterations may lose beside full depth; negative where they cannot keep the limit."""
+        return iterations * self.efficiency.most - self.least
+
+    def losses(self, bucket: int) -> tuple[int, ...]:
+        """Return what an iteration loses in a bucket beside full depth, by number of contributors from 0."""
+        return _losses(self.efficiency, bucket, self.workers)
+
+    def fewest(self, iterations: int) -> int:
+        """Return a number of contributors to the last bucket below which no iteration goes."""
+        slack = self.slack(iterations)
+        lost = self.losses(len(self.efficiency.weight))
+        return next((c for c, loss in enumerate(lost) if c and loss <= slack), self.workers)
+
+    def least_levels(self, iterations: int, fewest: int) -> Fraction:
+        """Return a lower bound of the mean sum of the levels of an iteration.
+
+        The loss of each bucket is replaced by its convex envelope over the numbers of contributors, and the order of
+        buckets is left out: a knapsack problem in fractions, of which equal iterations are a best solution.
+
+        `iterations`: number of iterations. `fewest`: number of contributors that each bucket has in any case.
+        """
+        workers, depth = self.workers, len(self.efficiency.weight)
+        if self.slack(iterations) < 0:
+            return workers * depth + Fraction(1, iterations)
+        lost, levels, sides = Fraction(0), Fraction(workers + fewest * (depth - 1)), []
+        for bucket in range(2, depth + 1):
+            losses = self.losses(bucket)
+            lost += losses[fewest]
+            corners = lower_hull([*enumerate(losses)][fewest:])
+            sides += [(Fraction(low - high, b - a), b - a) for (a, low), (b, high) in pairwise(corners)]
+        missing = lost - Fraction(self.slack(iterations), iterations)
+        for gain, room in sorted(sides, reverse=True):
+            if missing <= 0 or not gain:
+                break
+            taken = min(Fraction(room), missing / gain)
+            levels, missing = levels + taken, missing - taken * gain
+        return levels
+
+
+@lru_cache(maxsize=4096)
+def _losses(efficiency: Efficiency, bucket: int, workers: int) -> tuple[int, ...]:
+    weight = efficiency.weight[bucket - 1]
+    return tuple(weight * (MILLION - efficiency.of_bucket(bucket, count, workers)) for count in range(workers + 1))

@@ -15,6 +15,7 @@ from jigsaw_opt.formulations.timetable.windows import serial_limit, windows
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem import (
     Cluster,
+    Efficiency,
     FreeDepth,
     FullDepth,
     Instance,
@@ -106,12 +107,15 @@ def test_optimum_is_that_of_brute_force(objective: str) -> None:
         assert proven_optimum(instance) == optimum(instance), instance.name
 
 
-@pytest.mark.parametrize("depth", [FullDepth(), StaircaseDepth(), FreeDepth(), FreeDepth(balance=0)])
+@pytest.mark.parametrize(
+    "depth", [FullDepth(), StaircaseDepth(), FreeDepth(), FreeDepth(balance=0), FreeDepth(min_progress="9/10")]
+)
 def test_a_hinted_plan_is_a_solution(depth: FullDepth | StaircaseDepth | FreeDepth) -> None:
     """Also where the hint names jobs, servers and GPUs in another order than the model's."""
     servers = tuple(Server(f"s{k}", "v", 2, 10**6, 10**6) for k in range(3))
     links = tuple(Link(f"l{k}", (f"s{k}", "hub"), 10**6) for k in range(3))
-    model = Network(tuple(Segment(f"g{k}", {"v": 4}, {"v": 9}, 6, 3) for k in range(2)))
+    noisy = Efficiency((500, 4_000), (1, 1))
+    model = Network(tuple(Segment(f"g{k}", {"v": 4}, {"v": 9}, 6, 3) for k in range(2)), efficiency=noisy)
     jobs = tuple(Job(f"j{k}", "net", w, 2, depth=depth) for k, w in enumerate((2, 2, 4, 1, 1)))
     instance = Instance("hints", Cluster(servers, ("hub",), links), {"net": model}, jobs)
     best = model_of(instance)

@@ -42,11 +42,11 @@ def cheapest_levels(job: OperationGraph, cost: Sequence[int]) -> tuple[int, ...]
 
 
 def with_cheapest_levels(job: OperationGraph, gpu_type: str) -> OperationGraph:
-    """Fix the levels of a job with a free rule without balance to those that keep GPUs busy least.
+    """Fix the levels of a job with a free rule without balance and progress to those that keep GPUs busy least.
 
     The job with these levels in every iteration; the job as it is under another rule.
     """
-    if job.rule.multiset is not None or job.rule.balance is not None:
+    if job.rule.multiset is not None or job.rule.balance is not None or job.rule.progress is not None:
         return job
     levels = cheapest_levels(job, job.blocks[0].duration_us[gpu_type])
     return job if levels is None else replace(job, rule=replace(job.rule, multiset=levels))

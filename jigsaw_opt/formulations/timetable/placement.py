@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
+from math import gcd
 from types import MappingProxyType
 from typing import Any
 
@@ -11,6 +13,7 @@ from jigsaw_opt.formulations.timetable.model import TimetableModel, add_any
 from jigsaw_opt.formulations.timetable.variables import JobVariables
 from jigsaw_opt.problem.compiled.critical import candidate_levels
 from jigsaw_opt.problem.compiled.operations import OperationGraph
+from jigsaw_opt.problem.efficiency import ProgressLimit
 
 
 def add_placement(model: TimetableModel, eligibility: GpuEligibility, job_vars: JobVariables[Any, Any]) -> None:
@@ -91,12 +94,44 @@ def add_depth_rule(
     most = longest * job.slots
     # A share above 1 cannot be met; one level more than there are says so without a number beyond the engine's.
     model.add(model.total(totals.values()) >= min(rule.min_total, most + 1), f"total_{number}")
+    # Of rows that stand for several iterations only the sums are known, which keep the least total.
+    if rule.progress is not None and times == 1 and rule.progress.slack(job.iterations) >= 0:
+        _add_progress(model, job, rule.progress, rows, number)
     if rule.balance is not None:
         least = model.integer(f"least_{number}", 0, longest)
         for worker, total in totals.items():
             model.add_if(assigned.get(worker, 1), total, least, longest, f"balance_least_{number}_{worker}")
             # Without a worker the total is 0, so this row holds in any case; the other one needs its condition.
             model.add(total <= least + min(rule.balance, most), f"balance_most_{number}_{worker}")
+
+
+def _add_progress(
+    model: TimetableModel,
+    job: OperationGraph,
+    limit: ProgressLimit,
+    rows: Sequence[Mapping[int, Mapping[int, Any]]],
+    number: int,
+) -> None:
+    """Let iterations lose no more progress than the limit admits (specification: progress).
+
+    A literal stands for each number of contributors of a bucket, since rounded losses need not be convex.
+    """
+    slack, lost = limit.slack(job.iterations), list[tuple[int, Any]]()
+    for (i, row), bucket in product(enumerate(rows), range(2, job.levels + 1)):
+        losses = [*enumerate(limit.losses(bucket))][job.rule.min_contributors :]
+        if losses[0][1] == 0:
+            continue
+        # A number of contributors that alone loses too much is none.
+        admitted = {count: loss for count, loss in losses if loss <= slack}
+        literals = {count: model.binary(f"progress_{number}_{i}_{bucket}_{count}") for count in admitted}
+        model.add_exactly_one(literals.values(), f"progress_{number}_{i}_{bucket}")
+        reached = model.total(x for own in row.values() for d, x in own.items() if d >= bucket)
+        counted = model.total(count * literal for count, literal in literals.items())
+        model.add(reached == counted, f"contributing_{number}_{i}_{bucket}")
+        lost += [(admitted[count], literal) for count, literal in literals.items()]
+    unit = gcd(*(loss for loss, _ in lost)) or 1
+    if lost:
+        model.add(model.total(loss // unit * literal for loss, literal in lost) <= slack // unit, f"progress_{number}")
 
 
 def add_bucket_ready(

@@ -84,7 +84,8 @@ class BackgroundJob:
             return _orders(graph.rule.multiset)
         steps, rule = staircase(graph.levels, graph.slots), graph.rule
         covered = steps.count(graph.levels) >= rule.min_contributors
-        if rule.balance is None and covered and sum(steps) >= rule.min_total:
+        worth = rule.progress is None or rule.progress.is_kept([steps] * graph.iterations)
+        if rule.balance is None and covered and worth and sum(steps) >= rule.min_total:
             return _orders(steps)
         return ((graph.levels,) * graph.slots,)
 

@@ -14,15 +14,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 from operator import mul
 
-from jigsaw_opt.errors import TooLargeError, UsageError, unsupported
+from jigsaw_opt.errors import TooLargeError, UsageError
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel, Cluster, Routes
 from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph, compile_task_graph
-from jigsaw_opt.problem.costs import most_bytes, transfer_us
+from jigsaw_opt.problem.costs import EXACT_IN_64_BITS, ceil_fraction, most_bytes, transfer_us
 from jigsaw_opt.problem.depth import DepthPlugin, FreeDepth, LevelRule, naming
+from jigsaw_opt.problem.efficiency import Efficiency, ProgressLimit
 from jigsaw_opt.problem.exchange import JobExchange
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.job import Job
@@ -269,6 +271,7 @@ class _ModelCompiler:
         self.state_bytes = model.state_bytes
         self.activation_bytes = model.activation_bytes()
         self.power_w = model.power_w or {}
+        self.efficiency = model.efficiency
         self._blocks: dict[tuple[int, JobExchange | None], tuple[BlockOperation, ...]] = {}
         self._transfers: dict[JobExchange | None, tuple[TransferOperation, ...]] = {}
 
@@ -287,7 +290,7 @@ class _ModelCompiler:
             iterations=job.iterations,
             slots=job.workers,
             levels=self.levels,
-            rule=_rule(job, self.levels),
+            rule=_rule(job, self.levels, self.efficiency),
             blocks=self._blocks[key],
             transfers=self._transfers[job.exchange] if job.workers >= 2 else (),
             gpu_types=self.gpu_types,
@@ -299,9 +302,7 @@ class _ModelCompiler:
         )
 
 
-def _rule(job: Job, deepest: int) -> LevelRule:
-    if isinstance(job.depth, FreeDepth) and job.depth.min_progress is not None:
-        raise unsupported("min_progress", f"job {job.name!r} limits its progress, which no solver keeps yet")
+def _rule(job: Job, deepest: int, efficiency: Efficiency | None) -> LevelRule:
     with naming(job.depth):
         rule = job.depth.limits(job.workers, deepest, job.iterations)
     if isinstance(job.depth, DepthPlugin) and not rule.fits(job.workers, deepest):
@@ -311,7 +312,21 @@ def _rule(job: Job, deepest: int) -> LevelRule:
             code="failed",
             path="depth",
         )
+    if isinstance(job.depth, FreeDepth) and job.depth.min_progress is not None and efficiency is not None:
+        return _with_progress(rule, job, Fraction(job.depth.min_progress), efficiency)
     return rule
+
+
+def _with_progress(rule: LevelRule, job: Job, share: Fraction, efficiency: Efficiency) -> LevelRule:
+    """Return a rule that limits progress as well, with the least levels and contributors that follow from it."""
+    most, deepest = job.iterations * efficiency.most, len(efficiency.weight)
+    if most * deepest > EXACT_IN_64_BITS:
+        told = f"the progress of job {job.name!r} adds up to {most:,} millionths; {EXACT_IN_64_BITS // deepest:,}"
+        raise TooLargeError(f"{told} are taken at most, so choose smaller weights of the buckets")
+    limit = ProgressLimit(efficiency, job.workers, ceil_fraction(share * most))
+    fewest = max(rule.min_contributors, limit.fewest(job.iterations))
+    total = ceil_fraction(job.iterations * limit.least_levels(job.iterations, fewest))
+    return replace(rule, min_contributors=fewest, min_total=max(rule.min_total, total), progress=limit)
 
 
 def is_long(instance: Instance, most: int = MOST_OPERATIONS) -> bool:

@@ -89,8 +89,10 @@ def rounded_for_moves(operations: Operations) -> Operations:
 def _rounded(graph: OperationGraph, job: Job | TaskGraphJob | None) -> OperationGraph:
     if job is None or not isinstance(job.depth, FreeDepth):
         return graph
-    most = graph.levels * job.workers * job.iterations
-    least = min(graph.rule.min_total, int(job.depth.mean(job.workers) * most))
+    mean, limit = job.depth.mean(job.workers) * graph.levels * job.workers, graph.rule.progress
+    if limit is not None:
+        mean = max(mean, limit.least_levels(job.iterations, graph.rule.min_contributors))
+    least = min(graph.rule.min_total, int(mean * job.iterations))
     return replace(graph, rule=replace(graph.rule, min_total=least))
 
 

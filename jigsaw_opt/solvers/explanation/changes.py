@@ -134,9 +134,10 @@ def _with_levels(own: JobPlan, levels: Sequence[Sequence[int]]) -> JobPlan:
 
 
 def _allowed(graph: OperationGraph, levels: Sequence[Sequence[int]]) -> bool:
-    """Return whether levels keep a rule that leaves them open (specification: coverage, mean-depth, balance)."""
+    """Return whether levels keep a rule that leaves them open (specification: depth-rules)."""
     rule = graph.rule
     totals = [sum(own) for own in zip(*levels, strict=True)]
     reached = min(contributors(row, graph.levels) for row in levels)
     balanced = rule.balance is None or max(totals) - min(totals) <= rule.balance
-    return reached >= rule.min_contributors and sum(totals) >= rule.min_total and balanced
+    worth = rule.progress is None or rule.progress.is_kept(levels)
+    return reached >= rule.min_contributors and sum(totals) >= rule.min_total and balanced and worth

@@ -126,7 +126,9 @@ def exchange_scope(job: OperationGraph) -> int:
     """Return which exchanges of levels keep the rule of a job (specification: depth-rules)."""
     if job.rule.balance is not None:
         return FIXED
-    return WITHIN_ITERATION if job.rule.multiset is not None else ACROSS_ITERATIONS
+    # What an iteration is worth depends on its numbers of contributors, which exchanges within it leave as they are.
+    within = job.rule.multiset is not None or job.rule.progress is not None
+    return WITHIN_ITERATION if within else ACROSS_ITERATIONS
 
 
 def decision_in(job: OperationGraph, gpus: Sequence[Gpu], level: list[int], start: list[int], base: int) -> JobDecision:

@@ -66,7 +66,10 @@ def too_wide(instance: Instance) -> tuple[Conflict, ...]:
 
 def _too_deep(job: OperationGraph) -> Iterator[Conflict]:
     rule, most = job.rule, job.levels * job.slots * job.iterations
-    if rule.min_total > most:
+    if rule.progress is not None and rule.progress.slack(job.iterations) < 0:
+        told = f"job {job.name} asks for more progress than it makes at full depth; choose a share of at most 1"
+        yield Conflict("depth", (job.name,), told)
+    elif rule.min_total > most:
         asked = f"asks for {rule.min_total:,} levels in all, and full depth has only {most:,}"
         yield Conflict("depth", (job.name,), f"the mean depth of job {job.name} {asked}; choose one of at most 1")
 

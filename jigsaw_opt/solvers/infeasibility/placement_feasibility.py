@@ -41,7 +41,10 @@ def placement_feasible(operations: Operations, most_work: float = _MOST_WORK) ->
         return None
     if _largest(operations) > EXACT_IN_64_BITS:
         return None
-    return has_solution(build(operations), most_work, "placement")[0]
+    found = has_solution(build(operations), most_work, "placement")[0]
+    # Beside a balance, a limit of progress asks for more than the model.
+    relaxed = any(job.rule.balance is not None and job.rule.progress is not None for job in operations.jobs)
+    return None if found and relaxed else found
 
 
 def what_helps(operations: Operations) -> str:

@@ -7,6 +7,7 @@ multisets fit under its caps leaves the choice of who takes which to the list sc
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from itertools import accumulate, cycle, groupby
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.compiled.operations import OperationGraph
 from jigsaw_opt.problem.costs import lower_hull, staircase
+from jigsaw_opt.problem.efficiency import ProgressLimit
 
 Levels = tuple[int, ...]
 
@@ -46,20 +48,73 @@ def multisets(job: OperationGraph, shape: str = SHAPES[0]) -> tuple[Levels, ...]
     rule = job.rule
     if rule.multiset is not None:
         return (rule.multiset[::-1],) * job.iterations
+    if rule.progress is not None and (shape == SHAPES[0] or rule.min_total > job.iterations * job.levels * job.slots):
+        return _least_loss(rule.progress, job.levels, rule.min_contributors, job.iterations, rule.min_total)
     contributors = rule.min_contributors
     least = contributors * job.levels + job.slots - contributors
     share, rest = divmod(max(rule.min_total, least * job.iterations), job.iterations)
     if share + (rest > 0) > job.levels * job.slots:
         return None
+    if rule.progress is not None:
+        return (_worth_enough(job, rule.progress, shape, share + (rest > 0)),) * job.iterations
     if shape == "alternating":
         return _alternating(job, share * job.iterations + rest)
     totals = [share + (iteration < rest) for iteration in range(job.iterations)]
-    if shape == "staircase":
-        return tuple(_bent_staircase(job.levels, job.slots, contributors, total) for total in checking_deadline(totals))
+    return tuple(_row(job, shape, total) for total in checking_deadline(totals))
+
+
+def _row(job: OperationGraph, shape: str, total: int) -> Levels:
+    """Return the levels of an iteration with a given sum, descending."""
+    if shape in ("staircase", "alternating"):
+        return _bent_staircase(job.levels, job.slots, job.rule.min_contributors, total)
     steps = tuple(range(1, job.levels + 1))
     if shape == "cheap":
         steps = _corners(job.blocks[0].duration_us[job.gpu_types[0]])
-    return tuple(_between(steps, job.slots, contributors, total) for total in checking_deadline(totals))
+    return _between(steps, job.slots, job.rule.min_contributors, total)
+
+
+def _worth_enough(job: OperationGraph, limit: ProgressLimit, shape: str, least: int) -> Levels:
+    """Return levels of a shape, with a sum of at least `least`, that keep a limit in every iteration alike."""
+    totals = range(least, job.levels * job.slots)
+    # Full depth keeps the limit, and of two sums the larger one is mostly worth more: what is found is checked.
+    worth = limit.efficiency.progress
+    at = bisect_left(totals, True, key=lambda total: worth(_row(job, shape, total)) * job.iterations >= limit.least)
+    return _row(job, shape, least + at)
+
+
+@lru_cache(maxsize=4096)
+def _least_loss(
+    limit: ProgressLimit, depth: int, contributors: int, iterations: int, least: int
+) -> tuple[Levels, ...] | None:
+    """Return levels that keep a limit of progress, with a sum of at least `least`; None where there are none.
+
+    From full depth on, a bucket loses a contributor in every iteration, always the one that loses least by it, until
+    some iterations have lost all that they may.
+    """
+    counts, slack = [limit.workers] * depth, limit.slack(iterations)
+    room = iterations * depth * limit.workers - least
+    if min(slack, room) < 0:
+        return None
+    while True:
+        lower = [
+            (limit.losses(bucket + 1)[count - 1] - limit.losses(bucket + 1)[count], -bucket)
+            for bucket, count in enumerate(counts)
+            if bucket and count > max(contributors, *counts[bucket + 1 : bucket + 2], 0)
+        ]
+        if not lower:
+            return (_of_counts(counts, limit.workers),) * iterations
+        loss, bucket = min(lower)
+        times = min(iterations, room, slack // loss if loss else iterations)
+        before = _of_counts(counts, limit.workers)
+        counts[-bucket] -= 1
+        slack, room = slack - times * loss, room - times
+        if times < iterations:
+            return (before,) * (iterations - times) + (_of_counts(counts, limit.workers),) * times
+
+
+def _of_counts(counts: Sequence[int], workers: int) -> Levels:
+    """Return levels, descending, given the number of contributors of each bucket."""
+    return tuple(sum(count > worker for count in counts) for worker in range(workers))
 
 
 def dominated(levels: Sequence[int], caps: Sequence[int]) -> bool:
@@ -184,7 +239,10 @@ def _unbalanced(job: OperationGraph, rows: Sequence[Levels], caps: Sequence[int]
             more = max(0, min(missing, caps[slot] - levels[slot]))
             levels[slot] += more
             missing -= more
-    return _fixed(matrix) if missing <= 0 else None
+    if job.rule.progress is not None and not job.rule.progress.is_kept(matrix):
+        # What memory admits is worth most.
+        matrix = [[min(job.levels, cap) for cap in caps] for _ in rows]
+    return _fixed(matrix) if _covers(job, matrix) else None
 
 
 def _balanced(job: OperationGraph, rows: Sequence[Levels], caps: Sequence[int]) -> LevelPlan | None:
@@ -212,7 +270,8 @@ def _balanced(job: OperationGraph, rows: Sequence[Levels], caps: Sequence[int]) 
 
 def _covers(job: OperationGraph, matrix: Sequence[Sequence[int]]) -> bool:
     full = all(sum(level == job.levels for level in levels) >= job.rule.min_contributors for levels in matrix)
-    return full and sum(map(sum, matrix)) >= job.rule.min_total
+    worth = job.rule.progress is None or job.rule.progress.is_kept(matrix)
+    return full and worth and sum(map(sum, matrix)) >= job.rule.min_total
 
 
 def by_caps(row: Levels, caps: Sequence[int], keys: Sequence[int]) -> list[int] | None:

@@ -58,7 +58,7 @@ class LoadSearch:
             first=[0, *accumulate(job.slots for job in jobs)],
             job=[index for index, job in enumerate(jobs) for _ in range(job.slots)],
             levels=[job.levels for job in jobs],
-            rule=[2 if job.rule.multiset is None else int(len({*job.rule.multiset}) > 1) for job in jobs],
+            rule=[_exchanges(job) for job in jobs],
             least_sum=[job.rule.min_total for job in jobs],
             least_deep=[job.rule.min_contributors * job.iterations for job in jobs],
             balance=[-1 if job.rule.balance is None else job.rule.balance for job in jobs],
@@ -140,12 +140,16 @@ class LoadSearch:
         return found
 
     def _still(self, placed: Sequence[Placed]) -> list[int]:
-        """Return which jobs stay on their GPUs, as some are not deep enough for all levels, and which on servers."""
+        """Return which jobs stay on their GPUs, as some are not deep enough for all levels, and which on servers.
+
+        A job that limits its progress stays, too: the numbers of its levels do not tell what its iterations are worth.
+        """
         kinds, found = max(self._kind_of) + 1, []
         for index, at in enumerate(placed):
             last = self.data.operations.jobs[index].levels - 1
             shallow = any(self._block[self._block_at[index * kinds + self._kind_of[gpu]] + last] < 0 for gpu in at)
-            if shallow or index in self.data.layout.held:
+            limited = self.data.operations.jobs[index].rule.progress is not None
+            if shallow or limited or index in self.data.layout.held:
                 found.append(2)
             else:
                 several = len({self.data.layout.server_of[gpu] for gpu in at}) > 1
@@ -173,6 +177,13 @@ class LoadSearch:
         allowed = candidate_levels(job) if job.rule.multiset is None else job.rule.multiset
         self._block += [time if level <= deepest and level in allowed else -1 for level, time in enumerate(times, 1)]
         self._path += tails_us(times, exchange_over(job, channel).shortest if job.slots > 1 else ())
+
+
+def _exchanges(job: OperationGraph) -> int:
+    """Return how the numbers of levels of a job may change: 0 for not at all, 1 for by exchanges, 2 for freely."""
+    if job.rule.progress is not None:
+        return 0
+    return 2 if job.rule.multiset is None else int(len({*job.rule.multiset}) > 1)
 
 
 def _kind(server: Server) -> tuple[str, int, int, int]:
