@@ -8,9 +8,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from jigsaw_opt.problem.costs import contributors, lower_hull
 from jigsaw_opt.problem.rules.part import CheckedPart
+
+if TYPE_CHECKING:
+    from jigsaw_opt.problem.instance import Instance
+    from jigsaw_opt.problem.plan import Plan
 
 MILLION = 1_000_000
 """Progress of a bucket to which all workers contribute."""
@@ -122,6 +127,26 @@ class ProgressLimit:
             taken = min(Fraction(room), missing / gain)
             levels, missing = levels + taken, missing - taken * gain
         return levels
+
+
+def progress_of(instance: Instance, plan: Plan) -> dict[str, float]:
+    """Return the mean progress of the iterations of a plan, by name of the jobs whose models have an efficiency.
+
+    Parameters
+    ----------
+    instance, plan
+        A correct plan; of a cyclic one the period counts.
+    """
+    models = {job.name: instance.models[job.model].efficiency for job in instance.data_parallel_jobs}
+    made, most = Counter[str](), Counter[str]()
+    for _, _, phase in plan.all_phases():
+        for job in phase.data_parallel_jobs:
+            efficiency, repeats = models[job.name], phase.repeats or 1
+            if efficiency is not None:
+                kinds = Counter(job.levels).items()
+                made[job.name] += repeats * sum(times * efficiency.progress(levels) for levels, times in kinds)
+                most[job.name] += repeats * len(job.levels) * efficiency.most
+    return {name: made[name] / whole for name, whole in most.items() if whole}
 
 
 @lru_cache(maxsize=4096)

@@ -429,7 +429,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert carries(out, "released") and carries(out, "before", "15 µs")
     assert main(["explain", *files, "a", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
-    assert list(data) == ["objective", "value", "bound", "jobs", "changes"]
+    assert list(data) == ["objective", "value", "bound", "progress", "jobs", "changes"]
     assert data["jobs"][0]["time_us"]["gpu"] == 3 and data["bound"]["proof"]["sentence"]
     assert [each["gain_us"] for each in data["changes"]] == [3, 6, 6]
     assert main(["explain", *files, "c"]) == 2

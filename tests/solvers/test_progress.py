@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from jigsaw_opt.checking import check
+from jigsaw_opt.cli import main
+from jigsaw_opt.documents import save_instance, save_plan
 from jigsaw_opt.errors import TooLargeError
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem import (
@@ -25,7 +29,9 @@ from jigsaw_opt.problem import (
     Server,
     compile_instance,
 )
+from jigsaw_opt.problem.efficiency import progress_of
 from jigsaw_opt.solvers.bounds import lower_bound
+from jigsaw_opt.solvers.explanation import explain
 from jigsaw_opt.solvers.infeasibility.placement_feasibility import placement_feasible
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.placement.levels import SHAPES, level_plan, multisets
@@ -188,3 +194,37 @@ def test_weights_beyond_64_bits_are_refused_by_name() -> None:
     huge = Efficiency((1, 1, 1), (2**53 - 1,) * 3)
     with pytest.raises(TooLargeError, match="choose smaller weights"):
         compile_instance(alone("1/2", efficiency=huge))
+
+
+@pytest.mark.parametrize("kind", ["listed", "cyclic", "phased"])
+def test_what_iterations_are_worth_is_told(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Beside a job of a model whose efficiency is not known, of which nothing is told."""
+    instance = alone("9/10", iterations=200 if kind == "phased" else 2)
+    bare = {"bare": replace(instance.models["net"], efficiency=None)}
+    jobs = (*instance.data_parallel_jobs, Job("other", "bare", 1, 2))
+    instance = replace(instance, models={**instance.models, **bare}, jobs=jobs)
+    if kind == "cyclic":
+        instance = replace(instance, horizon="cyclic", objective="period")
+    method = "phased" if kind == "phased" else "greedy"
+    plan = solve(instance, method, Options(threads=1)).plan
+    assert plan is not None and plan.is_phased == (kind == "phased")
+    rows = [
+        row
+        for _, _, phase in plan.all_phases()
+        for job in phase.data_parallel_jobs
+        if job.name == "j"
+        for row in job.levels * (phase.repeats or 1)
+    ]
+    worth = Fraction(sum(map(NOISY.progress, rows)), len(rows) * NOISY.most)
+    assert Fraction(9, 10) <= worth < 1
+    assert progress_of(instance, plan) == {"j": float(worth)}
+    assert explain(instance, plan, "other").progress() == {}
+    files = [str(tmp_path / "i.json"), str(tmp_path / "p.json")]
+    save_instance(instance, files[0])
+    save_plan(plan, files[1])
+    assert main(["explain", *files]) == 0
+    assert carries(capsys.readouterr().out, "Progress of j", f"{100 * float(worth):.1f} %")
+    assert main(["explain", *files, "j", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["progress"] == {"j": float(worth)}
+    assert main(["solve", files[0], "--solver", method, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["progress"] == {"j": float(worth)}

@@ -33,6 +33,8 @@ def print_explanation(explanation: Explanation) -> None:
         _print_overview(explanation)
     else:
         print_job(explanation)
+    for name, progress in explanation.progress().items():
+        print(f"Progress of {called('job', printable(name))}: {100 * progress:.1f} % of that at full depth.")
 
 
 def _print_overview(explanation: Explanation) -> None:

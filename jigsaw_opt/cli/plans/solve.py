@@ -171,7 +171,7 @@ def _finish(instance: Instance, arguments: argparse.Namespace, result: Result) -
         note("this plan is phased: no better one that lists all iterations was found")
     if result.plan is not None and arguments.output is not None:
         save_plan(result.plan, arguments.output)
-    _print(result, arguments)
+    _print(instance, result, arguments)
     if arguments.timeline and result.plan is not None and not arguments.json:
         _print_timeline(instance, result, result.plan)
     flush()
@@ -199,7 +199,7 @@ def _exit_code(result: Result, output: Path | None) -> int:
     return ended(result.stopped_by == "interrupt", left, _EXIT[result.status])
 
 
-def _print(result: Result, arguments: argparse.Namespace) -> None:
+def _print(instance: Instance, result: Result, arguments: argparse.Namespace) -> None:
     if arguments.verbose and result.moves:
         headers = ("move", "calls", "successes", "seconds", "improvement")
         rows = [(m.name, m.calls, m.successes, f"{m.seconds:.2f}", m.improvement) for m in result.moves]
@@ -207,7 +207,7 @@ def _print(result: Result, arguments: argparse.Namespace) -> None:
     if result.exact_model is not None and (arguments.verbose or result.stopped_by == "model_too_large"):
         note(f"exact model of {result.solver}: {result.exact_model}")
     if arguments.json:
-        print_json(_as_json(result, arguments.output))
+        print_json(_as_json(instance, result, arguments.output))
         return
     if result.part and result.status in ("feasible", "unknown"):
         note(f"{result.solver} looked at {result.part}; the bound holds for all plans")
@@ -252,7 +252,8 @@ def _print_timeline(instance: Instance, result: Result, plan: Plan) -> None:
     print(f"       every rule was checked and this plan has {result.objective}, {verdict}.")
 
 
-def _as_json(result: Result, output: Path | None) -> dict[str, Any]:
+def _as_json(instance: Instance, result: Result, output: Path | None) -> dict[str, Any]:
+    from jigsaw_opt.problem.efficiency import progress_of
     from jigsaw_opt.system.hardware import hardware
 
     return {
@@ -266,6 +267,7 @@ def _as_json(result: Result, output: Path | None) -> dict[str, Any]:
         "bound_reason": result.bound_reason,
         "proof": asdict(result.proof),
         "gap": result.gap,
+        "progress": {} if result.plan is None else progress_of(instance, result.plan),
         "solver": result.solver,
         "seconds": round(result.seconds, 3),
         "seed": result.seed,

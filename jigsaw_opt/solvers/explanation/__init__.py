@@ -8,6 +8,7 @@ from typing import Any
 
 from jigsaw_opt.arguments import typed
 from jigsaw_opt.checking.require import require_correct
+from jigsaw_opt.problem.efficiency import progress_of
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.bounds.relaxation import Bound
@@ -40,10 +41,16 @@ class Explanation:
         """Return the best bound that the relaxations prove in a second, with its proof."""
         return bound_reason(self.instance, self.plan.bound)
 
+    def progress(self) -> dict[str, float]:
+        """Return the mean progress of the jobs that are explained, where it is known (`progress_of`)."""
+        known = progress_of(self.instance, self.plan)
+        return {job.job: known[job.job] for job in self.jobs if job.job in known}
+
     def as_json(self) -> dict[str, Any]:
         """Return the figures as values of JSON, with the changes where one job was asked for."""
         told: dict[str, Any] = {"objective": self.instance.objective, "value": self.plan.objective}
-        told |= {"bound": {"of_plan": self.plan.bound}, "jobs": [_as_json(job) for job in self.jobs]}
+        told |= {"bound": {"of_plan": self.plan.bound}, "progress": self.progress()}
+        told["jobs"] = [_as_json(job) for job in self.jobs]
         if self.plan.is_phased:
             return told
         reason = self.bound()
