@@ -14,7 +14,7 @@ CODE = {
     "documents": (6_080, "JSON in and out with the path of each problem, and 40 formats of other systems"),
     "executor": (8_190, "models, exchange, ways of partial training, pipelines, profiles and replay with PyTorch"),
     "formulations": (3_800, "the ILP, the CP-SAT models, and the programs of Gavel, Sia, Muri and packing"),
-    "instances": (2_545, "families, bundled sets and best known values"),
+    "instances": (2_560, "families, bundled sets and best known values"),
     "planning": (6_100, "partition, pipelines, burst, fill and shifts, each with its bound"),
     "problem": (3_900, "what there is: clusters, models, jobs, plans, workloads and their exact costs"),
     "routing": (350, "routes round failures, and what they deliver"),

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise, product
+from math import gcd
+from operator import mul
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances.topologies import TOPOLOGIES, require_size
 from jigsaw_opt.problem.cluster import Cluster, Server
-from jigsaw_opt.problem.depth import CHOICES, Depth, chosen_depth
+from jigsaw_opt.problem.costs import ceil_div, contributors, staircase
+from jigsaw_opt.problem.depth import CHOICES, FreeDepth, FullDepth, chosen_depth
+from jigsaw_opt.problem.efficiency import MILLION
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.task_graph import TaskGraph, TaskGraphJob
 from jigsaw_opt.text import nearest
+
+DEPTHS = (*CHOICES, "goodput")
+"""Choices of the depth of all jobs of an instance (`with_depth`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +31,7 @@ class MeasuredSetting:
     `gpu_type, servers, gpus, gpu_memory`: type of all GPUs; number of servers, GPUs in each, bytes of each GPU.
     `topology, bandwidth, latency_us`: A name in `TOPOLOGIES`; bytes per second and latency of a server's link.
     `fabric_bandwidth`: bytes per second between GPUs of one server. `workers, iterations, depth`: workers, iterations
-    and depth rule of every job; `depth` is a name in `CHOICES` of depth rules.
+    and depth rule of every job; `depth` is a name in `DEPTHS`.
     """
 
     gpu_type: str
@@ -42,16 +50,65 @@ class MeasuredSetting:
 
 def instance_of(name: str, models: Mapping[str, Model], setting: MeasuredSetting) -> Instance:
     """Build an instance with one job for each of `models`, called after it."""
-    if setting.depth not in CHOICES:
+    if setting.depth not in DEPTHS:
         raise UsageError(
-            f"no depth rule {setting.depth!r}; {nearest(setting.depth, CHOICES)}", code="unknown-name", path="depth"
+            f"no depth rule {setting.depth!r}; {nearest(setting.depth, DEPTHS)}", code="unknown-name", path="depth"
         )
     cluster = _cluster(setting, len(models))
-    jobs = tuple(
-        Job(key, key, setting.workers, setting.iterations, depth=_depth(setting, model))
-        for key, model in models.items()
-    )
-    return Instance(name, cluster, models, jobs, _horizon(setting), setting.objective)
+    jobs = tuple(Job(key, key, setting.workers, setting.iterations) for key in models)
+    return with_depth(Instance(name, cluster, models, jobs, _horizon(setting), setting.objective), setting.depth)
+
+
+def with_depth(instance: Instance, choice: str) -> Instance:
+    """Return an instance with another depth rule of all data-parallel jobs.
+
+    Under ``goodput`` a job whose model has an efficiency gets the free rule with a limit of progress: that of the
+    levels that take the least GPU time for the progress of its iterations at full depth, on the fastest type of GPU. It
+    gets as many iterations as this limit asks for. Jobs without an efficiency, and those for which nothing is better,
+    get full depth.
+
+    Parameters
+    ----------
+    instance
+        An instance whose jobs exchange gradients in each step.
+    choice
+        A name in `DEPTHS`.
+    """
+    return replace(instance, jobs=tuple(_with_depth(instance, job, choice) for job in instance.data_parallel))
+
+
+def _with_depth(instance: Instance, job: Job, choice: str) -> Job:
+    model, (workers, iterations) = instance.models[job.model], (max(1, job.workers), max(1, job.iterations))
+    if choice != "goodput":
+        # Numbers that are too small are refused later, with the document.
+        return replace(job, depth=chosen_depth(choice, workers, model.depth, iterations))
+    types = {server.gpu_type for server in instance.cluster.servers}.intersection(model.gpu_types)
+    if model.efficiency is None or not types:
+        return replace(job, depth=FullDepth())
+    block_us = min((model.block_us(kind) for kind in types), key=lambda own: own[-1])
+    deeper_us = [block_us[0], *(high - low for low, high in pairwise(block_us))]
+    least_us, best = workers * block_us[-1] * iterations, replace(job, depth=FullDepth())
+    for counts in _counts(model.depth, workers):
+        worth = sum(map(mul, model.efficiency.weight, (model.efficiency.of_bucket(b, c, workers) for b, c in counts)))
+        share = MILLION * worth // model.efficiency.most
+        needed = ceil_div(MILLION * iterations, share) if share else 0
+        taken_us = needed * sum(us * count for us, (_, count) in zip(deeper_us, counts, strict=True))
+        if share and taken_us < least_us:
+            part = gcd(share, MILLION)
+            limit = FreeDepth(min_progress=f"{share // part}/{MILLION // part}")
+            least_us, best = taken_us, replace(job, iterations=needed, depth=limit)
+    return best
+
+
+def _counts(depth: int, workers: int) -> Iterator[list[tuple[int, int]]]:
+    """Yield buckets with their numbers of contributors: under a staircase, and where k workers go to full depth.
+
+    The other workers share any one level.
+    """
+    buckets = range(1, depth + 1)
+    yield [(bucket, contributors(staircase(depth, workers), bucket)) for bucket in buckets]
+    for level, deep in product(range(1, depth), range(1, workers)):
+        yield [(bucket, workers if bucket <= level else deep) for bucket in buckets]
 
 
 def instance_of_task_graph(name: str, graph: TaskGraph, setting: MeasuredSetting) -> Instance:
@@ -77,8 +134,3 @@ def _cluster(setting: MeasuredSetting, jobs: int = 0) -> Cluster:
 
 def _horizon(setting: MeasuredSetting) -> Horizon:
     return "cyclic" if setting.objective == "period" else "finite"
-
-
-def _depth(setting: MeasuredSetting, model: Model) -> Depth:
-    """Return the depth rule of a job; numbers that are too small are refused later, with the document."""
-    return chosen_depth(setting.depth, max(1, setting.workers), model.depth, max(1, setting.iterations))

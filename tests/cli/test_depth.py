@@ -11,8 +11,9 @@ import pytest
 from jigsaw_opt.cli import COMMANDS, main
 from jigsaw_opt.cli.common.parser import commands_of
 from jigsaw_opt.documents import load_instance
+from jigsaw_opt.instances.measured import DEPTHS
 from jigsaw_opt.problem.costs import staircase
-from jigsaw_opt.problem.depth import CHOICES, FreeDepth, chosen_depth
+from jigsaw_opt.problem.depth import FreeDepth, chosen_depth
 from tests.refusals import require_data
 
 SAID = "accuracy may fall; see docs/training-loop.md"
@@ -27,12 +28,10 @@ def test_every_option_depth_offers_every_rule() -> None:
         if "--depth" in action.option_strings
     }
     assert helps.keys() >= {"new", "convert"}
-    assert all(
-        text.startswith(f"{', '.join(CHOICES[:-1])} or {CHOICES[-1]} (default: full)") for text in helps.values()
-    )
+    assert all(text.startswith(f"{', '.join(DEPTHS[:-1])} or {DEPTHS[-1]} (default: full)") for text in helps.values())
 
 
-@pytest.mark.parametrize("rule", CHOICES)
+@pytest.mark.parametrize("rule", DEPTHS)
 def test_new_takes_every_choice_and_says_once_what_it_may_cost(
     rule: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -42,7 +41,8 @@ def test_new_takes_every_choice_and_says_once_what_it_may_cost(
     assert printed.err.count(SAID) == (rule != "full")
     assert "accuracy" not in printed.out and json.loads(printed.out)["assumed"]
     (job,) = load_instance(path).data_parallel
-    assert job.depth == chosen_depth(rule, 4, 6, 6)
+    # Estimated models have no efficiency.
+    assert job.depth == chosen_depth("full" if rule == "goodput" else rule, 4, 6, 6)
 
 
 def test_a_rotating_staircase_keeps_the_rule_rotation_and_nothing_tighter_holds() -> None:

@@ -51,7 +51,7 @@ ARGUMENTS: Arguments = {
     "jobs:": {
         "--workers N": "workers of each job (default: 4)",
         "--iterations N": "iterations of each job (default: 3; of chakra 1, all that the traces hold)",
-        "--depth RULE": "full, staircase, rotation or free (default: full)",
+        "--depth RULE": "full, staircase, rotation, free or goodput (default: full)",
         "--objective makespan|weighted_completion|period": "objective (default: makespan)",
     },
     "--name NAME": "name of the instance (default: the file's)",

@@ -39,7 +39,7 @@ ARGUMENTS: Arguments = {
         },
     },
     "--segments N = 6": "most segments of an estimated model",
-    "--depth RULE = full": "full, staircase, rotation or free",
+    "--depth RULE = full": "full, staircase, rotation, free or goodput",
     "--objective NAME = makespan": "makespan, weighted_completion or period",
     "-o, --output FILE": {"help": "where to write (default: standard output)", "type": file_or_stdout},
     "--json": "print what was assumed as JSON; takes -o",

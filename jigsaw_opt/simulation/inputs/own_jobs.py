@@ -13,11 +13,11 @@ from jigsaw_opt.documents import InstanceBuilder
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError, malformed, out_of_range
 from jigsaw_opt.instances.architectures import ARCHITECTURES
 from jigsaw_opt.instances.gpus import GPU_TYPES, data_sheet
+from jigsaw_opt.instances.measured import DEPTHS, with_depth
 from jigsaw_opt.instances.profiles import estimate_name, profile
 from jigsaw_opt.instances.recipes import BATCHES
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.costs import needed_bytes
-from jigsaw_opt.problem.depth import CHOICES, chosen_depth
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.rules.keyed import altered
@@ -73,7 +73,7 @@ class OwnRequest:
 
     `cluster`: the cluster, as `grid` reads it. `measured`: models by name, each a tree as `encode_model` writes it.
     `bandwidth`: bytes per second of a server's link; None for that of `grid`, or of `link`. `segments`: most segments
-    of an estimated model. `depth, objective`: depth rule of all jobs, a name in `CHOICES` of depth rules; objective of
+    of an estimated model. `depth, objective`: depth rule of all jobs, a name in `DEPTHS`; objective of
     the instance. ``period`` makes the horizon cyclic. `link`: measured bandwidth, in bytes per second, and latency, in
     microseconds, of all links; of a cluster of one server, of its fabric. None where nobody has measured.
     """
@@ -163,12 +163,10 @@ def own_instance(request: OwnRequest) -> tuple[Instance, tuple[Assumption, ...]]
         job.iterations if own.duration_us is None else max(1, round(own.duration_us / time_us))
         for job, own, time_us in zip(drawn.data_parallel, request.jobs, times_us, strict=True)
     ]
-    jobs = tuple(
-        replace(job, iterations=n, depth=chosen_depth(request.depth, job.workers, drawn.models[job.model].depth, n))
-        for job, n in zip(drawn.data_parallel, counts, strict=True)
-    )
-    assumed = [*_of_cluster(request, cluster), *spelt, *_of_models(networks)]
-    return replace(drawn, jobs=jobs), (*assumed, *_of_jobs(request, counts, times_us))
+    jobs = tuple(replace(job, iterations=n) for job, n in zip(drawn.data_parallel, counts, strict=True))
+    made = with_depth(replace(drawn, jobs=jobs), request.depth)
+    assumed = [*_of_cluster(request, cluster), *spelt, *_of_models(networks), *_of_jobs(request, counts, times_us)]
+    return made, (*assumed, *_of_depth(made, counts))
 
 
 def _spelt_as_cluster(instance: Instance) -> tuple[Instance, list[Assumption]]:
@@ -199,7 +197,7 @@ def _why(performance: Profiled, name: str, path: str) -> Problem | None:
 
 def _check_words(request: OwnRequest, report: Report) -> None:
     """Check the words that concern the whole instance, and add what is wrong."""
-    words = {"depth": (request.depth, CHOICES), "objective": (request.objective, get_args(Objective))}
+    words = {"depth": (request.depth, DEPTHS), "objective": (request.objective, get_args(Objective))}
     for what, (value, known) in words.items():
         if value not in known:
             message = f"is one of {', '.join(known)}, not {value!r}"
@@ -333,4 +331,13 @@ def _of_jobs(request: OwnRequest, counts: Sequence[int], times_us: Sequence[int]
         Assumption(f"job {job.name}", f"{count} iterations of {job.model}, each of {time_us} us alone")
         for job, count, time_us in zip(request.jobs, counts, times_us, strict=True)
         if job.duration_us is not None
+    ]
+
+
+def _of_depth(instance: Instance, counts: Sequence[int]) -> list[Assumption]:
+    """Return which jobs got more iterations than were asked for."""
+    return [
+        Assumption(f"job {job.name}", f"{job.iterations} iterations for the progress of {count} at full depth")
+        for job, count in zip(instance.data_parallel, counts, strict=True)
+        if job.iterations != count
     ]
