@@ -12,6 +12,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from jigsaw_opt.executor.exchange.by_bucket import Averaging
+from jigsaw_opt.executor.exchange.compression import EightBit, TopK
 from jigsaw_opt.executor.level_schedule import Assignment, LevelSchedule, Rule
 from jigsaw_opt.executor.models.building import Replica, SegmentedModel
 from jigsaw_opt.executor.models.zoo.network import Batch
@@ -23,6 +24,7 @@ from spb.subjects import Optimiser, Subject, replicas, samples
 MOMENTUM = 0.9
 OLDEST_FIELDS = 5
 """Fields of a method that the keys of all rows name."""
+HOOKS = {"": lambda: None, "8 bits": EightBit, "largest 1/100": lambda: TopK("1/100")}
 POINTS = 10
 """Measurements on held-out data, evenly over a run."""
 
@@ -36,6 +38,7 @@ class Method:
     parts are frozen, 0 for never. `full_every` is that of `LevelSchedule`. `rate_power` and `count_samples` are those
     of `PartialBackprop.adapt`, and `kept_decay` that of `PartialBackprop`. With `larger_batches`, workers draw as many
     samples as make their blocks take equally long, if a backward pass takes twice as long as a forward pass.
+    `hook` names one of `HOOKS`, which exchanges gradients. `average_every` is that of `PartialBackprop`.
     """
 
     rule: Rule = "staircase"
@@ -50,6 +53,8 @@ class Method:
     mean_depth: int = 0
     kept_decay: float = 0
     larger_batches: bool = False
+    hook: str = ""
+    average_every: int = 1
 
     def __repr__(self) -> str:
         """Leave out fields that were added later where they have their defaults, so that keys of rows stay."""
@@ -99,6 +104,7 @@ def train(subject: Subject, run: Run) -> dict[str, Any]:
         for level in levels:
             blocks[level - 1] += 1
         if (iteration + 1) * POINTS // run.iterations > iteration * POINTS // run.iterations:
+            emulation.average_parameters()
             points.append([iteration + 1, *_held_out(model, data.held_out), *blocks])
     return {"points": points, "cpu_seconds": process_time() - started}
 
@@ -129,7 +135,8 @@ def _learner(
     optimiser = OPTIMISERS[recipe.optimiser](groups, **recipe.options)
     factor = partial(_rate_factor, run.iterations if run.setting.decay else 0)
     rates = torch.optim.lr_scheduler.LambdaLR(optimiser, factor)
-    emulation = Emulation(model, optimiser, Averaging(method.averaging), method.kept_decay)
+    options = (Averaging(method.averaging), method.kept_decay, HOOKS[method.hook](), method.average_every)
+    emulation = Emulation(model, optimiser, *options)
     if _is_adapted(method):
         emulation.adapt(method.rate_power, method.count_samples)
     return emulation, rates

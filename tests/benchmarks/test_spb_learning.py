@@ -19,7 +19,7 @@ from spb.design import COMPARISONS, Design, controls  # noqa: E402
 from spb.pitches import CHANNELS, LOWEST, PITCHES, RATE, WINDOW, _sound, pitch_network, tone_split  # noqa: E402
 from spb.subjects import SUBJECTS, pretrained_states, samples  # noqa: E402
 from spb.summary import Curve, Finding, _beyond, findings, learns, pays  # noqa: E402
-from spb.training import Method, Run, Setting, train  # noqa: E402
+from spb.training import HOOKS, Method, Run, Setting, train  # noqa: E402
 from spb_learning import main, quick  # noqa: E402
 
 from jigsaw_opt.errors import MissingEngineError  # noqa: E402
@@ -59,7 +59,14 @@ def test_runs_repeat_and_methods_differ_only_after_the_warm_up() -> None:
         run = Run(4, 3, Setting(), method, 0.01, 4, 16)
         return [point[:3] for point in train(subject, run)["points"]]
 
-    ways = (Method(kept_decay=0.5), Method(larger_batches=True), Method("uniform", rate_power=0.5), Method())
+    ways = (
+        *(Method(hook=name) for name in HOOKS if name),
+        Method(average_every=2),
+        Method(kept_decay=0.5),
+        Method(larger_batches=True),
+        Method("uniform", rate_power=0.5),
+        Method(),
+    )
     assert len({str(points(way)) for way in ways}) == len(ways)
     full, late = points(Method("full")), points(Method(warm_up=50))
     assert points(Method(warm_up=50)) == late

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -13,6 +13,7 @@ from distributed_training import flat, tiny
 from spb.emulation import Emulation
 from torch import Tensor
 
+from jigsaw_opt.executor.exchange.compression import CompressedExchange, EightBit, TopK
 from jigsaw_opt.executor.level_schedule import LevelSchedule
 from jigsaw_opt.executor.models.building import Replica
 from jigsaw_opt.executor.partial import PartialBackprop
@@ -28,13 +29,15 @@ OPTIMISERS = {
 
 @dataclass(frozen=True)
 class Way:
-    """`schedule` and `adapt` are options of `LevelSchedule` and of `adapt`."""
+    """`schedule` and `adapt` are options of `LevelSchedule` and of `adapt`; `hook` makes a communication hook."""
 
     optimiser: str = "sgd"
     schedule: Any = None
     adapt: Any = None
     kept: float = 0.0
     samples: Sequence[int] | None = None
+    hook: Callable[[], CompressedExchange | None] = lambda: None
+    every: int = 1
 
     def levels(self, depth: int) -> LevelSchedule:
         return LevelSchedule(depth, WORKERS, **(self.schedule or {}))
@@ -43,6 +46,11 @@ class Way:
         kind, options = OPTIMISERS[self.optimiser]
         optimiser = kind(groups, **options)
         return optimiser, torch.optim.lr_scheduler.LinearLR(optimiser, 1, 0.2, total_iters=STEPS)
+
+
+def largest() -> TopK:
+    """Make a hook that sends a tenth of the numbers."""
+    return TopK("1/10")
 
 
 WAYS = {
@@ -59,6 +67,14 @@ WAYS = {
     "uniform": Way(schedule={"rule": "uniform"}),
     "two levels": Way("adam", {"rule": "two_level", "mean_depth": Fraction(3, 4)}, {"count_samples": True}),
     "full depth now and then": Way(schedule={"full_every": 3}, adapt={"rate_power": 0.5}),
+    "largest": Way(hook=largest),
+    "largest of kept": Way("adam", kept=0.5, hook=largest),
+    "largest of samples": Way(samples=(3, 1), hook=largest),
+    "largest, adapted": Way("nesterov", adapt={"count_samples": True}, kept=0.9, samples=(1, 3), hook=largest),
+    "8 bits": Way(hook=EightBit),
+    "8 bits, adapted": Way(adapt={"rate_power": 1.0}, kept=0.9, samples=(1, 3), hook=EightBit),
+    "local steps": Way(every=3),
+    "local steps, two levels": Way("adam", {"rule": "two_level", "full_every": 3}, every=2),
     "freezing": Way("nesterov", {"freeze_from": 2, "iterations": STEPS, "full_every": 2}, {"count_samples": True}),
 }
 
@@ -71,7 +87,9 @@ def trained(way: Way) -> Tensor:
     """Parameters after a training in this process, one of a group."""
     own = tiny()
     cuts = [f"segments.{own.model.cut(level)}" for level in range(1, own.model.depth)]
-    model = PartialBackprop(own.model, cuts, way.levels(own.model.depth), kept_decay=way.kept)
+    model = PartialBackprop(own.model, cuts, way.levels(own.model.depth), kept_decay=way.kept, average_every=way.every)
+    if (hook := way.hook()) is not None:
+        model.register_comm_hook(None, hook)
     model.prepare(batch_of(own, dist.get_rank(), 0)[0])
     optimiser, rates = way.optimiser_of(model.parameter_groups())
     if way.adapt is not None:
@@ -84,6 +102,7 @@ def trained(way: Way) -> Tensor:
         optimiser.step()
         rates.step()
         optimiser.zero_grad()
+    model.average_parameters()
     return flat(own.model.parameters())
 
 
@@ -92,7 +111,7 @@ def emulated(way: Way) -> Tensor:
     own = tiny()
     schedule = way.levels(own.model.depth)
     optimiser, rates = way.optimiser_of([{"params": bucket} for bucket in own.model.buckets if bucket])
-    emulation = Emulation(own.model, optimiser, kept_decay=way.kept)
+    emulation = Emulation(own.model, optimiser, kept_decay=way.kept, hook=way.hook(), average_every=way.every)
     if way.adapt is not None:
         emulation.adapt(**{"rate_power": 0.5, "count_samples": False} | way.adapt)
     for iteration in range(STEPS):
@@ -100,6 +119,7 @@ def emulated(way: Way) -> Tensor:
         samples = None if way.samples is None else [way.samples[(at + iteration) % WORKERS] for at in range(WORKERS)]
         emulation.iterate(schedule.levels(iteration), batches, samples)
         rates.step()
+    emulation.average_parameters()
     return flat(own.model.parameters())
 
 

@@ -20,6 +20,7 @@ from torch import nn
 
 import jigsaw_opt.executor.following as module
 from jigsaw_opt.errors import CheckFailedError, RunFailedError
+from jigsaw_opt.executor.exchange.compression import EightBit
 from jigsaw_opt.executor.following import PlanTurns, following
 from jigsaw_opt.executor.partial import PartialBackprop
 from jigsaw_opt.executor.processes import run_group
@@ -99,8 +100,10 @@ def options(job: str, groups: dict[str, Any]) -> dict[str, Any]:
 
 
 def weighted(job: str, rank: int, model: PartialBackprop) -> PartialBackprop:
-    """Have the workers of one job count by their samples."""
+    """Have the workers of one job count by their samples, and those of the other send gradients of 8 bits."""
     model.samples = 1 + rank if job == "a" else None
+    if job == "b":
+        model.register_comm_hook(None, EightBit())
     return model
 
 

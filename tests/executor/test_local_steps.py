@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -14,6 +14,7 @@ from torch.distributed.fsdp import fully_shard
 
 import jigsaw_opt
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.executor.partial.turns import Turns, set_turns
 from jigsaw_opt.executor.processes import run_group
 from tests.refusals import misuse, require_data
 
@@ -178,3 +179,31 @@ def test_what_does_not_go_with_local_steps_is_refused() -> None:
         model.register_comm_hook(None, jigsaw_opt.EightBit())
     with misuse("not-together join"), model.join():
         pass
+    with misuse("not-together kept_decay"):
+        jigsaw_opt.PartialBackprop(network, ["1"], average_every=2, kept_decay=0.5)
+
+
+class EveryTurn:
+    """Turns of a plan that whoever asks has to follow."""
+
+    def follows(self, _: object) -> bool:
+        return True
+
+
+def test_local_steps_neither_adapt_nor_weigh_nor_follow_a_plan() -> None:
+    model = jigsaw_opt.PartialBackprop(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)), ["1"], average_every=2)
+    model(torch.ones(1, 2)).sum().backward()
+    optimiser = torch.optim.SGD(model.parameter_groups(), 0.1)
+    with misuse("not-together adapt"):
+        model.adapt(optimiser)
+        optimiser.step()
+    model.samples = 3
+    with misuse("not-together samples"):
+        model(torch.ones(1, 2))
+    model.samples = None
+    before = set_turns(cast(Turns, EveryTurn()))
+    try:
+        with misuse("not-together levels"):
+            model(torch.ones(1, 2))
+    finally:
+        set_turns(before)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 from copy import deepcopy
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -38,7 +39,12 @@ def found() -> list[dict[str, Tensor]]:
 def test_processes_train_as_their_emulation(found: list[dict[str, Tensor]], name: str) -> None:
     wanted = emulated(WAYS[name])
     assert torch.equal(found[0][name], found[1][name])
-    assert float((found[0][name] - wanted).abs().max()) <= 1e-6
+    off = (found[0][name] - wanted).abs()
+    if name.startswith("8 bits"):  # where sums are rounded in another order, a code may be the next one
+        exact = emulated(replace(WAYS[name], hook=WAYS["plain"].hook))
+        assert 10 * float(off.median()) <= float((wanted - exact).abs().median()) and float(off.max()) <= 1e-3
+    else:
+        assert float(off.max()) <= 1e-6
     if name != "plain" and WAYS[name].optimiser == "sgd":
         assert float((wanted - emulated(WAYS["plain"])).abs().max()) > 1e-4  # it is another way
 

@@ -22,7 +22,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.costs import ceil_fraction
 
-_BLOCK = 256
+BLOCK = 256
 """Numbers that share a factor in `EightBit`, which adds 4 bytes to them."""
 
 
@@ -168,23 +168,38 @@ class TopK(CompressedExchange):
     def _exchange(
         self, own: Tensor | None, like: Tensor, ranks: Sequence[int], group: dist.ProcessGroup | None
     ) -> Tensor:
-        count = ceil_fraction(self._share * like.numel())
-        index_type = torch.int32 if like.numel() < 2**31 else torch.int64
-        places = torch.zeros(count, dtype=index_type, device=like.device)
-        values = torch.zeros(count, dtype=like.dtype, device=like.device)
-        if own is not None:
-            found = own.abs().topk(count, sorted=False).indices
-            places.copy_(found)
-            values.copy_(own[found])
-            own[found] -= values.to(own.dtype)
-        message = torch.cat([places.view(torch.uint8), values.view(torch.uint8)])
+        if own is None:
+            message = torch.empty(sum(self._sizes(like)), dtype=torch.uint8, device=like.device)
+        else:
+            message = self._message(own, like)
         messages = [message if rank == dist.get_rank() else torch.empty_like(message) for rank in ranks]
         self._broadcast(list(zip(ranks, messages, strict=True)), group)
+        return self._total(messages, like)
+
+    def _sizes(self, like: Tensor) -> list[int]:
+        """Return the bytes of the places and of the values in a message."""
+        count = ceil_fraction(self._share * like.numel())
+        return [count * _places(like).itemsize, count * like.itemsize]
+
+    def _message(self, own: Tensor, like: Tensor) -> Tensor:
+        """Return the places and values of the largest numbers, as bytes, and leave in `own` what is not in them."""
+        found = own.abs().topk(ceil_fraction(self._share * own.numel()), sorted=False).indices
+        values = own[found].to(like.dtype)
+        own[found] -= values.to(own.dtype)
+        return torch.cat([found.to(_places(own)).view(torch.uint8), values.view(torch.uint8)])
+
+    def _total(self, messages: Sequence[Tensor], like: Tensor) -> Tensor:
+        """Return the sum of messages, one after the other, so that all processes add up in the same order."""
         total = torch.zeros_like(like)
-        for received in messages:  # one after the other, so that all add up in the same order
-            at, numbers = torch.split(received, [places.nbytes, values.nbytes])
-            total.index_add_(0, at.view(index_type).long(), numbers.clone().view(like.dtype))
+        for received in messages:
+            at, numbers = torch.split(received, self._sizes(like))
+            total.index_add_(0, at.view(_places(like)).long(), numbers.clone().view(like.dtype))
         return total
+
+
+def _places(numbers: Tensor) -> torch.dtype:
+    """Return the type of a place in a row of numbers."""
+    return torch.int32 if numbers.numel() < 2**31 else torch.int64
 
 
 class EightBit(CompressedExchange):
@@ -201,24 +216,41 @@ class EightBit(CompressedExchange):
     def _exchange(
         self, own: Tensor | None, like: Tensor, ranks: Sequence[int], group: dist.ProcessGroup | None
     ) -> Tensor:
-        blocks = -(-like.numel() // _BLOCK)
-        message = torch.zeros(blocks, _BLOCK + 4, dtype=torch.uint8, device=like.device)
+        blocks = -(-like.numel() // BLOCK)
+        message = torch.zeros(blocks, BLOCK + 4, dtype=torch.uint8, device=like.device)
         pieces = dict(zip(ranks, torch.tensor_split(message, len(ranks)), strict=True))
         if own is not None:
-            padded = nn.functional.pad(own, (0, blocks * _BLOCK - own.numel())).view(blocks, _BLOCK)
+            padded = nn.functional.pad(own, (0, blocks * BLOCK - own.numel())).view(blocks, BLOCK)
             mine = dict(zip(ranks, torch.tensor_split(padded, len(ranks)), strict=True))
             for rank, piece in pieces.items():
                 if rank != dist.get_rank():
-                    piece.copy_(_encoded(mine[rank]))
-                    mine[rank] -= _decoded(piece, own.dtype)
+                    piece.copy_(self._message(mine[rank]))
             total = mine[dist.get_rank()]
             for received in self._received(pieces, group):
-                total += _decoded(received, own.dtype)
-            pieces[dist.get_rank()].copy_(_encoded(total))
-            total -= _decoded(pieces[dist.get_rank()], own.dtype)
+                total += self._numbers(received, own.dtype)
+            pieces[dist.get_rank()].copy_(self._message(total))
             own.copy_(padded.view(-1)[: own.numel()])
         self._broadcast(list(pieces.items()), group)
-        return _decoded(message, like.dtype).view(-1)[: like.numel()]
+        return self._numbers(message, like.dtype).view(-1)[: like.numel()]
+
+    @classmethod
+    def _message(cls, blocks: Tensor) -> Tensor:
+        """Return blocks of numbers as integers of 8 bits, each with its factor behind, and leave there what is lost.
+
+        Numbers of a block that is not finite are lost, but not the factor, so all processes see it.
+        """
+        factors = (blocks.abs().amax(1) / 127).float().contiguous()
+        codes = (blocks / factors.to(blocks.dtype).unsqueeze(1)).nan_to_num_(0, 127, -127).round_().clamp_(-127, 127)
+        found = torch.cat([codes.to(torch.int8).view(torch.uint8), factors.view(torch.uint8).view(-1, 4)], 1)
+        blocks -= cls._numbers(found, blocks.dtype)
+        return found
+
+    @staticmethod
+    def _numbers(message: Tensor, dtype: torch.dtype) -> Tensor:
+        """Return the blocks of numbers that stand in a message."""
+        codes, factors = torch.split(message, [BLOCK, 4], dim=1)
+        numbers = factors.reshape(-1).view(torch.float32).unsqueeze(1)
+        return codes.view(torch.int8).to(dtype) * numbers.to(dtype)
 
     def _received(self, pieces: dict[int, Tensor], group: dist.ProcessGroup | None) -> list[Tensor]:
         """Send each contributor its piece; return what the others send of the piece of this one, in order of ranks."""
@@ -233,20 +265,3 @@ class EightBit(CompressedExchange):
             work.wait()
         self.sent_bytes += sum(operation.tensor.nbytes for operation in sent)
         return [piece.to(own.device) for piece in received.values()]
-
-
-def _encoded(blocks: Tensor) -> Tensor:
-    """Return blocks of numbers as integers of 8 bits, and behind each block the factor; one not finite gives no number.
-
-    Such a factor stays, so that all processes see that the gradients are not finite.
-    """
-    factors = (blocks.abs().amax(1) / 127).float().contiguous()
-    codes = (blocks / factors.to(blocks.dtype).unsqueeze(1)).nan_to_num_(0, 127, -127).round_().clamp_(-127, 127)
-    return torch.cat([codes.to(torch.int8).view(torch.uint8), factors.view(torch.uint8).view(-1, 4)], 1)
-
-
-def _decoded(message: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the numbers that `_encoded` has made a message of."""
-    codes, factors = torch.split(message, [_BLOCK, 4], dim=1)
-    numbers = factors.reshape(-1).view(torch.float32).unsqueeze(1)
-    return codes.view(torch.int8).to(dtype) * numbers.to(dtype)

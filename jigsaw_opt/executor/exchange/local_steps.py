@@ -61,8 +61,7 @@ class LocalSteps:
         """
         workers = dist.get_world_size(group)
         for bucket in sorted({*buckets.values()}):
-            counts = [count for own in levels if (count := contributors(own, bucket))]
-            divisor = sum(counts) / len(counts) if counts else workers
+            divisor = contributor_mean(levels, bucket) or workers
             for own in alike(p for p in self._common if buckets.get(p) == bucket):
                 exact = torch.promote_types(own[0].dtype, torch.float32)
                 common = torch.cat([self._common[p].flatten().to(exact) for p in own])
@@ -71,3 +70,9 @@ class LocalSteps:
                 found = torch.split(common.add_(changes.div_(divisor)), [p.numel() for p in own])
                 for parameter, numbers in zip(own, found, strict=True):
                     parameter.copy_(numbers.view_as(parameter))
+
+
+def contributor_mean(levels: Sequence[Sequence[int]], bucket: int) -> float:
+    """Return the mean number of contributors of the iterations in which a bucket has any; 0 where it never has."""
+    counts = [count for own in levels if (count := contributors(own, bucket))]
+    return sum(counts) / len(counts) if counts else 0.0
