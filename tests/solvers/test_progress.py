@@ -166,6 +166,22 @@ def test_every_shape_and_every_cap_keeps_the_limit(share: int | str) -> None:
                     assert not job.rule.progress.is_kept([caps] * 3)
 
 
+def test_levels_under_the_caps_of_memory_go_no_deeper_than_the_limit_asks() -> None:
+    """Where only one slot may go to level 3, the others make up for that: with some level 1 less it is broken."""
+    job = graph(alone("1/2", iterations=3))
+    limit, rows = job.rule.progress, multisets(job)
+    assert limit is not None and rows is not None and (3, 3, 1, 1) in rows
+    plan = level_plan(job, rows, (1, 2, 2, 3))
+    assert plan is not None and not plan.fixed and limit.is_kept(plan.rows)
+    assert sum(map(sum, plan.rows)) < 3 * (1 + 2 + 2 + 3)
+    for at, row in enumerate(plan.rows):
+        assert all(level <= cap for level, cap in zip(row, (3, 2, 2, 1), strict=True))
+        for slot, level in enumerate(row):
+            if level == 2:
+                lower = (*row[:slot], 1, *row[slot + 1 :])
+                assert not limit.is_kept((*plan.rows[:at], lower, *plan.rows[at + 1 :]))
+
+
 def test_memory_that_leaves_too_little_progress_is_infeasible() -> None:
     """Of two GPUs one has room for level 1 alone, where the least progress of the job asks for both at level 3."""
     segments = tuple(replace(segment, activation_bytes=10) for segment in SEGMENTS)

@@ -17,6 +17,7 @@ from itertools import accumulate, cycle, groupby
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.compiled.operations import OperationGraph
 from jigsaw_opt.problem.costs import lower_hull, staircase
+from jigsaw_opt.problem.depth import LevelRule
 from jigsaw_opt.problem.efficiency import ProgressLimit
 
 Levels = tuple[int, ...]
@@ -49,7 +50,7 @@ def multisets(job: OperationGraph, shape: str = SHAPES[0]) -> tuple[Levels, ...]
     if rule.multiset is not None:
         return (rule.multiset[::-1],) * job.iterations
     if rule.progress is not None and (shape == SHAPES[0] or rule.min_total > job.iterations * job.levels * job.slots):
-        return _least_loss(rule.progress, job.levels, rule.min_contributors, job.iterations, rule.min_total)
+        return _least_loss(rule, rule.progress, job.iterations, (job.levels,) * job.slots)
     contributors = rule.min_contributors
     least = contributors * job.levels + job.slots - contributors
     share, rest = divmod(max(rule.min_total, least * job.iterations), job.iterations)
@@ -83,17 +84,17 @@ def _worth_enough(job: OperationGraph, limit: ProgressLimit, shape: str, least: 
 
 
 @lru_cache(maxsize=4096)
-def _least_loss(
-    limit: ProgressLimit, depth: int, contributors: int, iterations: int, least: int
-) -> tuple[Levels, ...] | None:
-    """Return levels that keep a limit of progress, with a sum of at least `least`; None where there are none.
+def _least_loss(rule: LevelRule, limit: ProgressLimit, iterations: int, caps: Levels) -> tuple[Levels, ...] | None:
+    """Return levels that slots with these caps can take and that keep a limit of progress; None where there are none.
 
-    From full depth on, a bucket loses a contributor in every iteration, always the one that loses least by it, until
+    From the caps on, a bucket loses a contributor in every iteration, always the one that loses least by it, until
     some iterations have lost all that they may.
     """
-    counts, slack = [limit.workers] * depth, limit.slack(iterations)
-    room = iterations * depth * limit.workers - least
-    if min(slack, room) < 0:
+    contributors = rule.min_contributors
+    counts = [sum(cap > bucket for cap in caps) for bucket in range(len(limit.efficiency.weight))]
+    lost = sum(limit.losses(bucket)[count] for bucket, count in enumerate(counts, 1))
+    slack, room = limit.slack(iterations) - iterations * lost, iterations * sum(counts) - rule.min_total
+    if min(slack, room) < 0 or counts[-1] < contributors:
         return None
     while True:
         lower = [
@@ -129,8 +130,14 @@ def level_plan(job: OperationGraph, rows: tuple[Levels, ...], caps: Sequence[int
     """
     if min(caps) < 1:
         return None
+    within = all(dominated(row, caps) for row in set(rows))
+    if not within and job.rule.progress is not None:
+        lowered = _least_loss(job.rule, job.rule.progress, job.iterations, tuple(sorted(caps)))
+        if lowered is None:
+            return None
+        rows, within = lowered, True
     if job.rule.balance is None:
-        if all(dominated(row, caps) for row in set(rows)):
+        if within:
             return LevelPlan(rows, fixed=False)
         return None if job.rule.multiset is not None else _unbalanced(job, rows, caps)
     return _balanced(job, rows, caps)
@@ -239,9 +246,6 @@ def _unbalanced(job: OperationGraph, rows: Sequence[Levels], caps: Sequence[int]
             more = max(0, min(missing, caps[slot] - levels[slot]))
             levels[slot] += more
             missing -= more
-    if job.rule.progress is not None and not job.rule.progress.is_kept(matrix):
-        # What memory admits is worth most.
-        matrix = [[min(job.levels, cap) for cap in caps] for _ in rows]
     return _fixed(matrix) if _covers(job, matrix) else None
 
 
