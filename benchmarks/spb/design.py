@@ -29,7 +29,7 @@ class Comparison:
     """
 
     method: Method = STAIRCASE
-    decay: bool = True
+    rise_and_fall: bool = True
     sharded: bool = False
     iterations: int = 100
     equal_time: bool = False
@@ -38,7 +38,7 @@ class Comparison:
     @property
     def setting(self) -> Setting:
         """What it has in common with full depth."""
-        return Setting(self.decay, self.sharded)
+        return Setting(self.rise_and_fall, self.sharded)
 
     @property
     def tuned_as(self) -> Comparison:
@@ -69,7 +69,7 @@ COMPARISONS: Mapping[str, Comparison] = {
     "largest hundredth": Comparison(Method("full", hook="largest 1/100")),
     "largest hundredth, rotation": Comparison(Method(hook="largest 1/100")),
     "averaged every 4": Comparison(Method("full", average_every=4)),
-    "constant rate": Comparison(decay=False),
+    "constant rate": Comparison(rise_and_fall=False),
     "sharded": Comparison(sharded=True),
     "sharded, fixed": Comparison(Method(assignment="fixed"), sharded=True),
 }
@@ -77,8 +77,8 @@ COMPARISONS: Mapping[str, Comparison] = {
 
 def controls(setting: Setting) -> dict[str, Comparison]:
     """Full depth in a setting, with all iterations first, then with fewer."""
-    suffix = (", sharded" if setting.sharded else "") + ("" if setting.decay else ", constant rate")
-    full = Comparison(FULL, setting.decay, setting.sharded)
+    suffix = (", sharded" if setting.sharded else "") + ("" if setting.rise_and_fall else ", constant rate")
+    full = Comparison(FULL, setting.rise_and_fall, setting.sharded)
     fewer = {f"full, {share} % of the iterations": replace(full, iterations=share) for share in FEWER_ITERATIONS}
     return {name + suffix: way for name, way in {"full": full, **fewer}.items()}
 
@@ -89,7 +89,7 @@ class Design:
 
     subject: Subject
     workers: Sequence[int] = (2, 4, 8)
-    tuning_seeds: int = 1
+    tuning_seeds: int = 2
     repeats: int = 40
 
     @property

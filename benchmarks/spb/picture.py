@@ -50,4 +50,4 @@ def draw(found: Sequence[Finding], workers: int, path: Path) -> None:
 def _in_main_setting(finding: Finding) -> bool:
     if finding.pays == "control":
         return not finding.way.endswith(("sharded", "constant rate"))
-    return COMPARISONS[finding.way].decay and not COMPARISONS[finding.way].sharded
+    return COMPARISONS[finding.way].rise_and_fall and not COMPARISONS[finding.way].sharded

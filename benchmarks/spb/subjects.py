@@ -22,9 +22,8 @@ PRETRAINING = 1200
 """Iterations of pre-training, with batches of 64 at a rate that falls from 0.03 to 0."""
 PITCH_NETWORK = "spb.pitches:pitch_network"
 MAIN = (
-    *("smaller batch", "rotation", "rotation, equal time", "half of the workers full", "two levels"),
-    *("full every other time", "frozen from a quarter", "frozen from the middle"),
-    *("rates by contributors", "moments by samples", "kept gradients"),
+    *("smaller batch", "rotation", "half of the workers full", "two levels", "full every other time"),
+    *("frozen from a quarter", "frozen from the middle"),
 )
 
 
@@ -122,6 +121,7 @@ SUBJECTS = {
             iterations=300,
             optimiser="adam",
             rates=(0.001, 0.002, 0.004),
+            comparisons=("smaller batch", "rotation", "two levels", "frozen from the middle"),
         ),
     )
 }

@@ -25,6 +25,8 @@ MOMENTUM = 0.9
 OLDEST_FIELDS = 5
 """Fields of a method that the keys of all rows name."""
 HOOKS = {"": lambda: None, "8 bits": EightBit, "largest 1/100": lambda: TopK("1/100")}
+RISE = 10
+"""The rate rises in the first of so many parts of a run, and falls to 0 in all of it."""
 POINTS = 10
 """Measurements on held-out data, evenly over a run."""
 
@@ -64,9 +66,9 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What full depth and SPB have in common: `decay` lets the rate fall linearly to 0, `sharded` splits the data."""
+    """What full depth and SPB have in common: `rise_and_fall` lets the rate do so, `sharded` splits the data."""
 
-    decay: bool = True
+    rise_and_fall: bool = True
     sharded: bool = False
 
 
@@ -133,7 +135,7 @@ def _learner(
     recipe, method = _recipe(chosen, run.rate), run.method
     groups = [{"params": own} for own in model.buckets if own] if _is_adapted(method) else model.parameters()
     optimiser = OPTIMISERS[recipe.optimiser](groups, **recipe.options)
-    factor = partial(_rate_factor, run.iterations if run.setting.decay else 0)
+    factor = partial(_rate_factor, run.iterations if run.setting.rise_and_fall else 0)
     rates = torch.optim.lr_scheduler.LambdaLR(optimiser, factor)
     options = (Averaging(method.averaging), method.kept_decay, HOOKS[method.hook](), method.average_every)
     emulation = Emulation(model, optimiser, *options)
@@ -151,7 +153,10 @@ def _recipe(optimiser: Optimiser, rate: float) -> TrainingRecipe:
 
 
 def _rate_factor(iterations: int, iteration: int) -> float:
-    return 1 - iteration / iterations if iterations else 1.0
+    if not iterations:
+        return 1.0
+    # A rate that begins at its largest diverges for some seeds and not for others, whatever the way.
+    return min(1.0, RISE * (iteration + 1) / iterations) * (1 - iteration / iterations)
 
 
 def _batches(workers: list[Replica], seed: int, iteration: int) -> list[Batch]:
