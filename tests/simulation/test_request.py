@@ -240,7 +240,7 @@ def test_every_problem_of_the_words_at_once() -> None:
     jobs = [OwnJob("a", "resnet", 4, 10), OwnJob("b", "vgg16@0", 1, duration_us=1), OwnJob("c", "vgg16", 1, 1)]
     found = problems(OwnRequest("w", "2x4:k80", jobs, {}, 0, 0, "deep", "period"))
     assert found == [
-        "depth: is one of full, staircase, rotation, free, not 'deep'",
+        "depth: is one of full, staircase, rotation, free, goodput, not 'deep'",
         "bandwidth: is at least 1, not 0",
         "segments: is at least 1, not 0",
         "job b: has a duration; a period has iterations",
