@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from jigsaw_opt.checking.jobs import CheckedJob
 from jigsaw_opt.checking.violation import Violation
-from jigsaw_opt.problem.depth import DepthPlugin, FreeDepth, FullDepth, naming
+from jigsaw_opt.problem.depth import DepthPlugin, FreeDepth, FullDepth, StaircaseDepth, naming
 
 
 def depth(job: CheckedJob) -> Iterator[Violation]:
@@ -71,9 +71,12 @@ def _range(job: CheckedJob) -> Iterator[Violation]:
 
 
 def _multiset(job: CheckedJob, levels: tuple[int, ...], path: str) -> Iterator[Violation]:
-    workers, deepest = job.job.workers, job.terms.depth
-    if isinstance(job.job.depth, FullDepth):
+    workers, deepest, rule = job.job.workers, job.terms.depth, job.job.depth
+    if isinstance(rule, FullDepth):
         name, expected = "full", [deepest] * workers
+    elif isinstance(rule, StaircaseDepth) and rule.full_workers is not None:
+        full = range(workers - rule.full_workers, workers)
+        name, expected = "staircase", [deepest if k in full else 1 for k in range(workers)]
     else:
         # Worker k of w has level D k / w, rounded up (specification: depth-rules).
         name, expected = "staircase", [(deepest * k + workers - 1) // workers for k in range(1, workers + 1)]

@@ -108,9 +108,16 @@ class FullDepth(Depth):
 
 @dataclass(frozen=True, slots=True)
 class StaircaseDepth(Depth):
-    """In every iteration the levels are ``ceil(D*k/w)`` for ``k = 1..w``; who takes which is free."""
+    """In every iteration the levels are ``ceil(D*k/w)`` for ``k = 1..w``; who takes which is free.
+
+    Parameters
+    ----------
+    full_workers
+        Number of workers at level D, with all others at level 1, which are two steps; None for the levels above.
+    """
 
     rule: ClassVar[str] = "staircase"
+    full_workers: int | None = None
 
     def limits(self, workers: int, deepest: int, iterations: int) -> LevelRule:
         """Return the steps of the staircase.
@@ -124,7 +131,10 @@ class StaircaseDepth(Depth):
         iterations
             Number of its iterations.
         """
-        return LevelRule.fixed(staircase(deepest, workers), iterations)
+        if self.full_workers is None:
+            return LevelRule.fixed(staircase(deepest, workers), iterations)
+        full = min(self.full_workers, workers)
+        return LevelRule.fixed((1,) * (workers - full) + (deepest,) * full, iterations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +224,7 @@ def chosen_depth(name: str, workers: int, deepest: int, iterations: int) -> Dept
     iteration.
     """
     if name != "rotation":
-        return {"full": FullDepth, "staircase": StaircaseDepth, "free": FreeDepth}[name]()
+        return depth_class(name)()
     steps = staircase(deepest, workers)
     totals = [
         sum(steps[(worker + turn) % workers] for turn in range(iterations % workers)) for worker in range(workers)

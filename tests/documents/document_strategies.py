@@ -39,7 +39,11 @@ executors: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 )
 means = st.none() | counts | st.sampled_from(["3/5", "0/1", "007/08"])
 limits = st.tuples(positives, means, st.none() | counts, means)
-depths = st.just(FullDepth()) | st.just(StaircaseDepth()) | limits.map(lambda limits: FreeDepth(*limits))
+depths = (
+    st.just(FullDepth())
+    | st.builds(StaircaseDepth, st.none() | positives)
+    | limits.map(lambda limits: FreeDepth(*limits))
+)
 
 
 def _efficiency(model: Model, noise: list[int]) -> Efficiency:

@@ -257,3 +257,13 @@ def test_first_come_the_jobs_with_the_least_service_left() -> None:
     (first,) = scheduler.decide(Observation(0, active, (), tuple(active))).shares
     # Two jobs that compute would be faster one after the other, so they do not share.
     assert first.jobs == (1,)
+
+
+@pytest.mark.parametrize(
+    ("depth", "end_us"),
+    [("full", 62697526099), ("staircase", 46731770004), ("free", 42570181157), ("rotation", 47651323016)],
+)
+def test_counted_raw_a_crowd_ends_when_it_did_before_progress_counted(depth: str, end_us: int) -> None:
+    where = profiled(boxes("v", "v"), *crowd(1, 30))
+    assert isinstance(where.performance, Profiled)
+    assert run(replace(where, performance=where.performance.counting("raw")), JIGSAW, depth=depth).end_us == end_us

@@ -17,6 +17,7 @@ from jigsaw_opt.formulations.packing.pricing import Prices, Pricing
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.depth import FreeDepth, FullDepth, StaircaseDepth
+from jigsaw_opt.problem.efficiency import Efficiency
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model, Segment
@@ -169,6 +170,24 @@ def test_a_worker_that_keeps_its_level_gains_less_than_one_that_does_not() -> No
     assert kept is not None
     assert chosen is not None
     assert chosen < kept
+
+
+@pytest.mark.parametrize(("workers", "noise"), [(2, 0), (4, 1000), (4, 10**9)])
+def test_of_the_rules_below_full_depth_a_pair_has_the_one_of_most_progress(workers: int, noise: int) -> None:
+    """Half of the workers at full depth make most of the GPU time of even segments, but all lose against full depth."""
+    model = replace(MODELS["small"], efficiency=Efficiency((noise,) * 4, (1,) * 4))
+    half, memory = StaircaseDepth(workers // 2), Timetables(1)
+    gains = {}
+    for depths in ((FullDepth(),), (FullDepth(), StaircaseDepth()), (FullDepth(), StaircaseDepth(), half)):
+        job = QueuedJobs("a", "small", workers, 2, 1.0, depths)
+        problem = PackingProblem((BOX,), {"small": model}, (job,))
+        found = [g for g in coschedules(problem, 0, references_us(problem, kinds(problem)[0])) if len(g.kinds) == 2]
+        whole_us = [(g, memory.whole_us(problem, 0, g)) for g in found]
+        for g, us in whole_us:  # the optimistic rates are a bound
+            assert us is not None and all(own >= least for own, least in zip(us, g.least_us, strict=True))
+        gains[len(depths)] = max((sum(1 / each for each in us) for _, us in whole_us if us is not None), default=0)
+        assert len(depths) < 3 or {d for g in found for d in g.depths} <= {FullDepth(), half}
+    assert gains[3] > gains[2] if noise < 10**9 else gains[3] == gains[2] == gains[1]
 
 
 def test_a_job_alone_has_the_rate_that_the_solver_proves() -> None:

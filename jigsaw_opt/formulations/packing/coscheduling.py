@@ -222,8 +222,11 @@ class _KindOnType:
 
     @cached_property
     def at_depths(self) -> tuple[_AtDepth, ...]:
-        """The kind under each of its depth rules."""
-        return tuple(map(self._at, self.kind.depths))
+        """The kind at full depth, if it may be, and under the rule below with most progress for its GPU time."""
+        full, below = list[_AtDepth](), list[_AtDepth]()
+        for own in map(self._at, self.kind.depths):
+            (full if own.depth == FullDepth() else below).append(own)
+        return (*full, *sorted(below, key=lambda own: own.work_us / own.progress)[:1])
 
     def _at(self, depth: Depth) -> _AtDepth:
         job = self._graph(depth)

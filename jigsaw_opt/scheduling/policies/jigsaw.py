@@ -227,7 +227,9 @@ class JigsawScheduler:
         model = self.empty.models[name]
         if self.rule != _BY_GOODPUT:
             return (chosen_depth(self.rule, gpus, model.depth, ITERATIONS),)
-        return (FullDepth(),) if model.efficiency is None else (FullDepth(), StaircaseDepth())
+        # Two jobs with half of their workers at full depth fill each other's gaps, so that all GPUs are as busy.
+        below = (StaircaseDepth(), StaircaseDepth(gpus // 2))
+        return (FullDepth(),) if model.efficiency is None else (FullDepth(), *below)
 
     def _left_us(self, active: JobState) -> tuple[float, int]:
         """Return the GPU time that the job still keeps busy, with that of weighed starts if it does not run."""
