@@ -27,6 +27,9 @@ from jigsaw_opt.solvers.infeasibility.certain import certain_causes
 from jigsaw_opt.solvers.infeasibility.conflict import minimal_conflict
 from jigsaw_opt.solvers.infeasibility.placement_feasibility import placement_feasible
 from jigsaw_opt.solvers.infeasibility.together import restrict
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Status
+from jigsaw_opt.solvers.solve import solve
 from tests.oracle import optimum
 from tests.random_instances import random_instance
 from tests.refusals import carries
@@ -144,6 +147,9 @@ def test_mean_depth_above_one() -> None:
     kind, jobs, message = only(part)
     assert (kind, jobs) == ("depth", ("a",))
     assert "3 levels" in message and "only 2" in message
+    for activations in ((5,), (5, 5)):
+        part = operations({"m": model(activations=activations)}, [Job("a", "m", 2, 1, depth=FreeDepth(1, 2))])
+        assert solve(part.instance, "greedy", Options(threads=1)).status is Status.INFEASIBLE
 
 
 def test_states_exceed_the_memory_of_the_gpus_they_depend_on() -> None:

@@ -269,7 +269,7 @@ def least_work_us(job: OperationGraph, cost: Sequence[int]) -> int:
         return fixed
     count = job.iterations * (job.slots - rule.min_contributors)
     missing = rule.min_total - job.iterations * rule.min_contributors * job.levels
-    if count == 0 or missing <= count:
+    if count == 0 or missing <= count or job.levels == 1:
         return fixed
     # `fixed` has the other slots at level 1; the cheapest mixture that reaches the total takes their place.
     return fixed - count * cost[0] + _envelope(cost, count, min(missing, count * job.levels))
