@@ -60,24 +60,17 @@ def instance_of(name: str, models: Mapping[str, Model], setting: MeasuredSetting
 
 
 def with_depth(instance: Instance, choice: str) -> Instance:
-    """Return an instance with another depth rule of all data-parallel jobs.
-
-    Under ``goodput`` a job whose model has an efficiency gets the free rule with a limit of progress: that of the
-    levels that take the least GPU time for the progress of its iterations at full depth, on the fastest type of GPU. It
-    gets as many iterations as this limit asks for. Jobs without an efficiency, and those for which nothing is better,
-    get full depth.
-
-    Parameters
-    ----------
-    instance
-        An instance whose jobs exchange gradients in each step.
-    choice
-        A name in `DEPTHS`.
-    """
+    """Return an instance with another depth rule of all data-parallel jobs, by a name in `DEPTHS`."""
     return replace(instance, jobs=tuple(_with_depth(instance, job, choice) for job in instance.data_parallel))
 
 
 def _with_depth(instance: Instance, job: Job, choice: str) -> Job:
+    """Return a job with another depth rule.
+
+    Under ``goodput`` it is the free rule with a limit of progress: that of the levels that take the least GPU time for
+    the progress of its iterations at full depth, on the fastest type of GPU. It gets as many iterations as this limit
+    asks for. Where no efficiency is known, or nothing is better, it gets full depth.
+    """
     model, (workers, iterations) = instance.models[job.model], (max(1, job.workers), max(1, job.iterations))
     if choice != "goodput":
         # Numbers that are too small are refused later, with the document.

@@ -132,10 +132,7 @@ class ProgressLimit:
 def progress_of(instance: Instance, plan: Plan) -> dict[str, float]:
     """Return the mean progress of the iterations of a plan, by name of the jobs whose models have an efficiency.
 
-    Parameters
-    ----------
-    instance, plan
-        A correct plan; of a cyclic one the period counts.
+    The plan is correct; of a cyclic one the period counts.
     """
     models = {job.name: instance.models[job.model].efficiency for job in instance.data_parallel_jobs}
     made, most = Counter[str](), Counter[str]()
