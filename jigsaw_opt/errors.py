@@ -220,6 +220,16 @@ def out_of_range(path: str, told: str) -> UsageError:
     return UsageError(told, code="out-of-range", path=path)
 
 
+def mismatch(path: str, told: str) -> UsageError:
+    """Return the error of an argument that does not go with what else is given or there."""
+    return UsageError(told, code="mismatch", path=path)
+
+
+def wrong_order(path: str, told: str) -> UsageError:
+    """Return the error of a call that comes too early or too late."""
+    return UsageError(told, code="wrong-order", path=path)
+
+
 def unsupported(path: str, told: str) -> UsageError:
     """Return the error of an argument that is right, but that what was asked for does not take."""
     return UsageError(told, code="unsupported", path=path)

@@ -12,7 +12,7 @@ CODE = {
     "checking": (1_270, "every rule of the specification from its definition alone, twice where a phase differs"),
     "cli": (3_660, "27 commands, each with its options, and what they print"),
     "documents": (6_080, "JSON in and out with the path of each problem, and 40 formats of other systems"),
-    "executor": (8_190, "models, exchange, ways of partial training, pipelines, profiles and replay with PyTorch"),
+    "executor": (8_120, "models, exchange, ways of partial training, pipelines, profiles and replay with PyTorch"),
     "formulations": (3_800, "the ILP, the CP-SAT models, and the programs of Gavel, Sia, Muri and packing"),
     "instances": (2_560, "families, bundled sets and best known values"),
     "planning": (6_100, "partition, pipelines, burst, fill and shifts, each with its bound"),

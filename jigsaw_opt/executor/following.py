@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 
 from jigsaw_opt.checking.require import require_correct
-from jigsaw_opt.errors import RunFailedError, UsageError, malformed, missing_option, unsupported
+from jigsaw_opt.errors import RunFailedError, UsageError, malformed, mismatch, missing_option, unsupported, wrong_order
 from jigsaw_opt.executor.partial.turns import set_turns
 from jigsaw_opt.executor.processes import TIMEOUT
 from jigsaw_opt.executor.schedules.link_order import AnyStore, HashStore, PrefixStore, TCPStore
@@ -95,9 +95,7 @@ def following(
     workers = len(plan.data_parallel[number].gpus)
     rank, world = (dist.get_rank(process_group), dist.get_world_size(process_group)) if _is_group() else (0, 1)
     if world != workers:
-        raise UsageError(
-            f"job {job!r} of the plan has {workers} workers; here are {world}", code="mismatch", path="workers"
-        )
+        raise mismatch("workers", f"job {job!r} of the plan has {workers} workers; here are {world}")
     order = ReplayOrder(instance, plan)
     place = _Place(number, rank, sum(map(len, order.ranks)))
     turns = PlanTurns(order, place, _store(place, meet, timeout), timeout)
@@ -201,11 +199,10 @@ class PlanTurns:
                 if step.iteration == iteration:
                     return
                 if step.iteration > iteration:
-                    raise UsageError(
+                    raise wrong_order(
+                        "iteration",
                         f"iteration {iteration} of job {self._order.jobs[job].name!r} is behind in the plan: one model "
                         "follows a job, iteration after iteration; enter following() anew for another one",
-                        code="wrong-order",
-                        path="iteration",
                     )
             else:
                 self._wait(lambda step=step: self._has_ended(step), [(step.job, step.place)])  # type: ignore[misc]

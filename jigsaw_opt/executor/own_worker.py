@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import mismatch
 from jigsaw_opt.executor.models.importing import blame_own_code, own_function
 from jigsaw_opt.executor.models.leveled_model import LeveledModel
 from jigsaw_opt.executor.models.model_call import arguments_of, inputs_and_targets, loss_of
@@ -103,8 +103,7 @@ class OwnWorker(Worker):
         model = OwnModel(module, loss, parts)
         known = set(model.parameters())
         if strange := sum(p not in known for group in made.optimiser.param_groups for p in group["params"]):
-            message = f"{strange} parameters of the optimiser are neither the model's nor the loss's"
-            raise UsageError(message, code="mismatch", path="optimizer")
+            raise mismatch("optimizer", f"{strange} parameters of the optimiser are neither the model's nor the loss's")
         super().__init__(number, model, made.optimiser, device, source, made.schedule)
         self._source, self.clip_grad_norm = source, made.clip_grad_norm
 

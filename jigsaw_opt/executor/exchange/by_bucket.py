@@ -112,27 +112,32 @@ class GradientExchange:
             return
         # Each contributor adds up one piece, from all contributors, and broadcasts the sum to all workers.
         pieces = dict(zip(reducing, torch.tensor_split(gradients, len(reducing)), strict=True))
-        self._reduce(pieces)
-        parts = [(rank, _bytes(piece)) for rank, piece in pieces.items() if piece.numel()]
-        for work in [dist.broadcast(part, rank, self.group, async_op=True) for rank, part in parts]:
-            work.wait()
+        if dist.get_rank() in pieces:
+            for share in received_pieces(pieces, self.group):
+                pieces[dist.get_rank()].add_(share)
+        broadcast_pieces(pieces, self.group)
 
-    def _reduce(self, pieces: Mapping[int, Tensor]) -> None:
-        """Add up in the piece of this process what the other contributors have of it; `pieces` has one for each."""
-        own = pieces.get(dist.get_rank())
-        if own is None or len(pieces) == 1:
-            return
-        # Gloo sends from one process to another what is in the host's memory.
-        is_gloo = f"{own.device.type}:gloo" in dist.get_backend_config(self.group)
-        place = torch.device("cpu") if is_gloo else own.device
-        others = {rank: piece.to(place) for rank, piece in pieces.items() if piece is not own}
-        shares = {rank: torch.empty_like(own, device=place) for rank in others if own.numel()}
-        sent = [dist.P2POp(dist.isend, _bytes(piece), rank, self.group) for rank, piece in others.items() if len(piece)]
-        received = [dist.P2POp(dist.irecv, _bytes(share), rank, self.group) for rank, share in shares.items()]
-        for work in dist.batch_isend_irecv([*sent, *received]):
-            work.wait()
-        for share in shares.values():
-            own.add_(share.to(own.device))
+
+def received_pieces(pieces: Mapping[int, Tensor], group: dist.ProcessGroup | None) -> list[Tensor]:
+    """Send the piece of each rank there, all in one batch; return what the others send of this one's piece, by rank."""
+    own = pieces[dist.get_rank()]
+    # Gloo sends from one process to another what is in the host's memory.
+    is_gloo = f"{own.device.type}:gloo" in dist.get_backend_config(group)
+    place = torch.device("cpu") if is_gloo else own.device
+    others = {rank: piece.to(place) for rank, piece in pieces.items() if piece is not own}
+    received = {rank: torch.empty_like(own, device=place) for rank in others if own.numel()}
+    sent = [dist.P2POp(dist.isend, _bytes(piece), rank, group) for rank, piece in others.items() if piece.numel()]
+    awaited = [dist.P2POp(dist.irecv, _bytes(piece), rank, group) for rank, piece in received.items()]
+    for work in dist.batch_isend_irecv([*sent, *awaited]) if sent or awaited else []:
+        work.wait()
+    return [piece.to(own.device) for piece in received.values()]
+
+
+def broadcast_pieces(pieces: Mapping[int, Tensor], group: dist.ProcessGroup | None) -> None:
+    """Overwrite each piece with that of its rank."""
+    parts = [(rank, _bytes(piece)) for rank, piece in pieces.items() if piece.numel()]
+    for work in [dist.broadcast(part, rank, group, async_op=True) for rank, part in parts]:
+        work.wait()
 
 
 def _bytes(tensor: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ SignSGD and other gradient compression schemes", ICML 2019.
 
 # Annotations stay what they are, not text: `DistributedDataParallel` compares those of a hook with its own types.
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -19,9 +19,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import out_of_range
+from jigsaw_opt.executor.exchange.by_bucket import broadcast_pieces, received_pieces
 from jigsaw_opt.problem.costs import ceil_fraction
 
+_Group = dist.ProcessGroup | None
 BLOCK = 256
 """Numbers that share a factor in `EightBit`, which adds 4 bytes to them."""
 
@@ -66,7 +68,7 @@ class CompressedExchange(ABC):
         parameters: Sequence[nn.Parameter],
         has_gradient: Sequence[bool],
         ranks: Sequence[int],
-        group: dist.ProcessGroup | None,
+        group: _Group,
     ) -> None:
         """Overwrite gradients with the mean over those who contribute, with the same bits in all processes.
 
@@ -111,21 +113,17 @@ class CompressedExchange(ABC):
         return total
 
     @abstractmethod
-    def _exchange(
-        self, own: Tensor | None, like: Tensor, ranks: Sequence[int], group: dist.ProcessGroup | None
-    ) -> Tensor:
+    def _exchange(self, own: Tensor | None, like: Tensor, ranks: Sequence[int], group: _Group) -> Tensor:
         """Return the sum of what the contributors send of `own`, and leave there what this one has not sent.
 
         `own`: None in a process that does not contribute. `like`: as long as the sum, of the type and on the device of
         the gradients.
         """
 
-    def _broadcast(self, messages: Sequence[tuple[int, Tensor]], group: dist.ProcessGroup | None) -> None:
+    def _broadcast(self, messages: Mapping[int, Tensor], group: _Group) -> None:
         """Overwrite messages of bytes with those of their senders."""
-        there = [(rank, message) for rank, message in messages if message.numel()]
-        for work in [dist.broadcast(message, rank, group, async_op=True) for rank, message in there]:
-            work.wait()
-        self.sent_bytes += sum(message.nbytes for rank, message in there if rank == dist.get_rank())
+        broadcast_pieces(messages, group)
+        self.sent_bytes += sum(message.nbytes for rank, message in messages.items() if rank == dist.get_rank())
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return what another process begins with: nothing is held back there."""
@@ -158,22 +156,17 @@ class TopK(CompressedExchange):
         except (ValueError, ZeroDivisionError):
             self._share = Fraction(0)
         if not 0 < self._share <= 1:
-            raise UsageError(
-                f"the share is a fraction in quotes, such as '1/100', above 0 and at most 1, not {share!r}",
-                code="out-of-range",
-                path="share",
-            )
+            message = f"the share is a fraction in quotes, such as '1/100', above 0 and at most 1, not {share!r}"
+            raise out_of_range("share", message)
         super().__init__(str(self._share))
 
-    def _exchange(
-        self, own: Tensor | None, like: Tensor, ranks: Sequence[int], group: dist.ProcessGroup | None
-    ) -> Tensor:
+    def _exchange(self, own: Tensor | None, like: Tensor, ranks: Sequence[int], group: _Group) -> Tensor:
         if own is None:
             message = torch.empty(sum(self._sizes(like)), dtype=torch.uint8, device=like.device)
         else:
             message = self._message(own, like)
         messages = [message if rank == dist.get_rank() else torch.empty_like(message) for rank in ranks]
-        self._broadcast(list(zip(ranks, messages, strict=True)), group)
+        self._broadcast(dict(zip(ranks, messages, strict=True)), group)
         return self._total(messages, like)
 
     def _sizes(self, like: Tensor) -> list[int]:
@@ -213,9 +206,7 @@ class EightBit(CompressedExchange):
     def __init__(self) -> None:
         super().__init__()
 
-    def _exchange(
-        self, own: Tensor | None, like: Tensor, ranks: Sequence[int], group: dist.ProcessGroup | None
-    ) -> Tensor:
+    def _exchange(self, own: Tensor | None, like: Tensor, ranks: Sequence[int], group: _Group) -> Tensor:
         blocks = -(-like.numel() // BLOCK)
         message = torch.zeros(blocks, BLOCK + 4, dtype=torch.uint8, device=like.device)
         pieces = dict(zip(ranks, torch.tensor_split(message, len(ranks)), strict=True))
@@ -225,12 +216,13 @@ class EightBit(CompressedExchange):
             for rank, piece in pieces.items():
                 if rank != dist.get_rank():
                     piece.copy_(self._message(mine[rank]))
+                    self.sent_bytes += piece.nbytes
             total = mine[dist.get_rank()]
-            for received in self._received(pieces, group):
+            for received in received_pieces(pieces, group):
                 total += self._numbers(received, own.dtype)
             pieces[dist.get_rank()].copy_(self._message(total))
             own.copy_(padded.view(-1)[: own.numel()])
-        self._broadcast(list(pieces.items()), group)
+        self._broadcast(pieces, group)
         return self._numbers(message, like.dtype).view(-1)[: like.numel()]
 
     @classmethod
@@ -251,17 +243,3 @@ class EightBit(CompressedExchange):
         codes, factors = torch.split(message, [BLOCK, 4], dim=1)
         numbers = factors.reshape(-1).view(torch.float32).unsqueeze(1)
         return codes.view(torch.int8).to(dtype) * numbers.to(dtype)
-
-    def _received(self, pieces: dict[int, Tensor], group: dist.ProcessGroup | None) -> list[Tensor]:
-        """Send each contributor its piece; return what the others send of the piece of this one, in order of ranks."""
-        own, others = pieces[dist.get_rank()], {rank: p for rank, p in pieces.items() if rank != dist.get_rank()}
-        # Gloo sends from one process to another what is in the host's memory.
-        is_gloo = f"{own.device.type}:gloo" in dist.get_backend_config(group)
-        place = torch.device("cpu") if is_gloo else own.device
-        received = {rank: torch.empty_like(own, device=place) for rank in others if own.numel()}
-        sent = [dist.P2POp(dist.isend, p.to(place), rank, group) for rank, p in others.items() if p.numel()]
-        awaited = [dist.P2POp(dist.irecv, piece, rank, group) for rank, piece in received.items()]
-        for work in dist.batch_isend_irecv([*sent, *awaited]) if sent or awaited else []:
-            work.wait()
-        self.sent_bytes += sum(operation.tensor.nbytes for operation in sent)
-        return [piece.to(own.device) for piece in received.values()]

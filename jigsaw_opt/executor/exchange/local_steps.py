@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from jigsaw_opt.errors import out_of_range
 from jigsaw_opt.executor.exchange.buckets import alike
 from jigsaw_opt.problem.costs import contributors
 
@@ -22,11 +23,13 @@ from jigsaw_opt.problem.costs import contributors
 class LocalSteps:
     """What a worker knows of the parameters that all workers last had in common.
 
-    `every`: parameters are averaged after so many iterations, again and again. `first`: the first iteration since they
-    were the same everywhere; None where that is not known.
+    `every`: parameters are averaged after so many iterations, again and again; 1 for never. `first`: the first
+    iteration since they were the same everywhere; None where that is not known.
     """
 
     def __init__(self, every: int) -> None:
+        if every < 1:
+            raise out_of_range("average_every", f"parameters are averaged after 1 iteration or more, not {every}")
         self.every = every
         self.first: int | None = None
         self._common: dict[nn.Parameter, Tensor] = {}
@@ -43,6 +46,8 @@ class LocalSteps:
 
     def is_due(self, iteration: int, parameters: Iterable[nn.Parameter]) -> bool:
         """Return whether parameters are to be averaged before an iteration; begin with it where none is known."""
+        if self.every == 1:
+            return False
         if self.first is None or iteration < self.first:
             self.begin(iteration, parameters)
         return iteration > (self.first or 0) and iteration % self.every == 0

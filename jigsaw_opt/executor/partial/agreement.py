@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import UninitializedParameter
 
-from jigsaw_opt.errors import RunFailedError, UsageError, unsupported
+from jigsaw_opt.errors import RunFailedError, UsageError, mismatch, unsupported, wrong_order
 
 _SHARDED = {"FSDPModule", "FullyShardedDataParallel"}
 """Classes of sharded modules, by name: who uses them has imported them, and nobody else needs to."""
@@ -78,13 +78,10 @@ def place_in(group: dist.ProcessGroup | None) -> tuple[int, int]:
     """Return rank and number of workers in a group; None for the default group, or for a worker alone without one."""
     if dist.is_available() and dist.is_initialized():
         if dist.get_rank(group) < 0:
-            raise UsageError(
-                "this process is not in the group that it was given", code="mismatch", path="process_group"
-            )
+            raise mismatch("process_group", "this process is not in the group that it was given")
         return dist.get_rank(group), dist.get_world_size(group)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        message = "WORLD_SIZE is above 1: call torch.distributed.init_process_group first"
-        raise UsageError(message, code="wrong-order", path="WORLD_SIZE")
+        raise wrong_order("WORLD_SIZE", "WORLD_SIZE is above 1: call torch.distributed.init_process_group first")
     return 0, 1
 
 
@@ -159,11 +156,10 @@ def require_equal_passes(
             ]
             wrong[name] = "; ".join(there)
     if wrong:
-        raise UsageError(
+        raise mismatch(
+            ", ".join(wrong),
             "the processes do not do the same pass, so nothing is averaged; they differ in "
             + " - ".join(f"{name}: {there}" for name, there in wrong.items()),
-            code="mismatch",
-            path=", ".join(wrong),
         )
     return ended
 

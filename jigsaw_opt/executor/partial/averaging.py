@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from jigsaw_opt.errors import RunFailedError, UsageError, unsupported
+from jigsaw_opt.errors import RunFailedError, unsupported, wrong_order
 from jigsaw_opt.executor.exchange.buckets import alike, flat_gradients
 from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
 from jigsaw_opt.executor.exchange.compression import CompressedExchange
@@ -196,6 +196,7 @@ _begun: WeakValueDictionary[int, GradientAverage] = WeakValueDictionary()
 _numbers = count()
 
 
+@dataclass(eq=False)
 class GradientAverage:
     """The exchange in one backward pass; all workers make one at the same time, with the same runs and levels.
 
@@ -204,32 +205,28 @@ class GradientAverage:
 
     `runs`: runs of parameters from the output to the input. `agree`: called first in the thread of transfers; returns
     the ranks that have no batch left, which count as if their level were 0. Raises where the processes do not do the
-    same, and nothing is sent. `turn`: what the exchange of each run waits for. `hook`: what exchanges gradients in
-    place of the exchange; None for none. `is_measured`: whether the lengths of gradients are exchanged as well.
-    `weigh`: weights in the mean; None for all alike. `is_kept`: whether this worker's gradients are kept.
+    same, and nothing is sent. `turn`: what the exchange of each run waits for; None for nothing. `hook`: what exchanges
+    gradients in place of the exchange; None for none. `is_measured`: whether the lengths of gradients are exchanged as
+    well. `weigh`: weights in the mean; None for all alike. `is_kept`: whether this worker's gradients are kept.
     """
 
-    def __init__(
-        self,
-        runs: Sequence[ParameterRun],
-        exchange: GradientExchange,
-        levels: Sequence[int],
-        level: int,
-        agree: Callable[[], frozenset[int]],
-        turn: Turn = lambda bucket, is_first, is_last: nullcontext(),
-        hook: CommunicationHook | None = None,
-        is_measured: bool = False,
-        weigh: Weigh | None = None,
-        is_kept: bool = False,
-    ) -> None:
-        self._runs, self._exchange, self._levels, self._level = runs, exchange, levels, level
-        self._agree, self._turn, self._hook = agree, turn, hook
-        self._is_measured, self._weigh, self._is_kept = is_measured, weigh, is_kept
+    runs: Sequence[ParameterRun]
+    exchange: GradientExchange
+    levels: Sequence[int]
+    level: int
+    agree: Callable[[], frozenset[int]]
+    turn: Turn | None = None
+    hook: CommunicationHook | None = None
+    is_measured: bool = False
+    weigh: Weigh | None = None
+    is_kept: bool = False
+
+    def __post_init__(self) -> None:
         # Of buckets that its backward pass does not reach, this worker only receives: it waits for no gradient of them.
         self._missing: list[set[Tensor]] = [
-            set(run.parameters()) if run.bucket <= self._level else set() for run in runs
+            set(run.parameters()) if run.bucket <= self.level else set() for run in self.runs
         ]
-        self._run_of: dict[Tensor, int] = {p: at for at, run in enumerate(runs) for p in run.parameters()}
+        self._run_of: dict[Tensor, int] = {p: at for at, run in enumerate(self.runs) for p in run.parameters()}
         self._agreed: Future[frozenset[int]] | None = None
         self._sent: list[Future[None]] = []
         self._arrived: list[Tensor] = []
@@ -246,7 +243,7 @@ class GradientAverage:
     def arrived(self, parameter: Tensor) -> None:
         """Note that the gradient of `parameter` is complete, and send what may be sent."""
         at = self._run_of.get(parameter)
-        if at is not None and self._runs[at].bucket <= self._level:
+        if at is not None and self.runs[at].bucket <= self.level:
             if at < len(self._sent):
                 raise unsupported(
                     "checkpointing",
@@ -265,8 +262,8 @@ class GradientAverage:
         self._agreed.result()
         if is_taken:
             message = "a hook took gradients before they were averaged: optimisers step after backward()"
-            raise UsageError(message, code="wrong-order", path="optimiser")
-        for run, sent in zip(self._runs, self._sent, strict=True):
+            raise wrong_order("optimiser", message)
+        for run, sent in zip(self.runs, self._sent, strict=True):
             sent.result()
             run.give_back()
         self._has_ended = True
@@ -285,8 +282,8 @@ class GradientAverage:
             if average._pass != self._pass:
                 continue
             if average._agreed is None:
-                average._agreed = send(average._agree, average._runs[0].stream)
-            runs, sent = average._runs, average._sent
+                average._agreed = send(average.agree, average.runs[0].stream)
+            runs, sent = average.runs, average._sent
             while len(sent) < len(runs) and (is_over or not average._missing[len(sent)]):
                 average._send()
             if len(sent) < len(runs):
@@ -295,11 +292,11 @@ class GradientAverage:
     @torch.no_grad()
     def _send(self) -> None:
         at = len(self._sent)
-        run = self._runs[at]
-        if run.bucket <= self._level:
+        run = self.runs[at]
+        if run.bucket <= self.level:
             # Others learn by it that gradients never come.
-            run.flat.fill_(torch.nan) if self._has_failed else run.fill(self._is_measured, self._is_kept)
-        elif not contributors(self._levels, run.bucket):
+            run.flat.fill_(torch.nan) if self._has_failed else run.fill(self.is_measured, self.is_kept)
+        elif not contributors(self.levels, run.bucket):
             run.flat.zero_()
         self._sent.append(send(partial(self._transfer, at), run.stream))
 
@@ -307,15 +304,15 @@ class GradientAverage:
         """Exchange a run, if what stands before it has gone well; in the thread of transfers."""
         if at:
             self._sent[at - 1].result()
-        levels = without(self._levels, self.ended)
-        own = self._runs[at].bucket
-        is_first = not at or self._runs[at - 1].bucket < own
-        is_last = at + 1 == len(self._runs) or self._runs[at + 1].bucket > own
-        with self._turn(own, is_first, is_last):
-            if self._weigh is not None:
-                weights, worker = self._weigh(own, levels), self._exchange.ranks.index(dist.get_rank())
-                levels = self._runs[at].weigh(weights, worker, own <= self._level)
-            self._runs[at].exchange(self._exchange, levels, self._hook)
+        levels = without(self.levels, self.ended)
+        own = self.runs[at].bucket
+        is_first = not at or self.runs[at - 1].bucket < own
+        is_last = at + 1 == len(self.runs) or self.runs[at + 1].bucket > own
+        with nullcontext() if self.turn is None else self.turn(own, is_first, is_last):
+            if self.weigh is not None:
+                weights, worker = self.weigh(own, levels), self.exchange.ranks.index(dist.get_rank())
+                levels = self.runs[at].weigh(weights, worker, own <= self.level)
+            self.runs[at].exchange(self.exchange, levels, self.hook)
 
 
 def without(levels: Sequence[int], ended: frozenset[int]) -> list[int]:

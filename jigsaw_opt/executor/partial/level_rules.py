@@ -6,7 +6,7 @@ from collections.abc import Callable
 from numbers import Integral
 from typing import Any, Literal
 
-from jigsaw_opt.errors import UsageError, not_together, out_of_range, unsupported
+from jigsaw_opt.errors import UsageError, mismatch, not_together, out_of_range, unsupported
 from jigsaw_opt.executor.level_schedule import LevelSchedule
 from jigsaw_opt.problem.depth import FreeDepth
 from jigsaw_opt.problem.plan import JobPlan
@@ -27,6 +27,9 @@ def level_rule(levels: Levels, depth: int, workers: int, warm_up: int, granulari
     """Return the rule that `levels` names, for so many levels and workers."""
     if levels == "free":
         levels = FreeDepth()
+    if isinstance(levels, LevelSchedule | JobPlan) and (warm_up, granularity) != (0, 1):
+        message = "a schedule or a plan says the levels of each iteration: leave warm_up and granularity out"
+        raise not_together("levels", message)
     own: dict[str, Any] = {}
     if isinstance(levels, FreeDepth):
         if levels.balance is not None:
@@ -36,7 +39,7 @@ def level_rule(levels: Levels, depth: int, workers: int, warm_up: int, granulari
         fewest = min(levels.min_contributors, workers)
         own = {"rule": "free", "min_contributors": fewest, "mean_depth": levels.mean(workers)}
     elif isinstance(levels, LevelSchedule):
-        return _of_schedule(levels, depth, workers, warm_up, granularity)
+        return _of_schedule(levels, depth, workers)
     elif levels in ("two_level", "uniform"):
         own = {"rule": levels}
     elif levels in ("full", "staircase"):
@@ -46,7 +49,7 @@ def level_rule(levels: Levels, depth: int, workers: int, warm_up: int, granulari
     if own:
         return LevelSchedule(depth, workers, granularity=granularity, warm_up=warm_up, seed=seed, **own).levels
     if isinstance(levels, JobPlan):
-        return _of_plan(levels, depth, workers, warm_up, granularity)
+        return _of_plan(levels, depth, workers)
     if not callable(levels):
         names = "full, staircase, rotation, permutation, free, two_level, uniform, a FreeDepth, a LevelSchedule, "
         names += "a job of a plan or a function"
@@ -54,27 +57,21 @@ def level_rule(levels: Levels, depth: int, workers: int, warm_up: int, granulari
     return _of_function(levels, depth, workers, warm_up, granularity)
 
 
-def _of_schedule(levels: LevelSchedule, depth: int, workers: int, warm_up: int, granularity: int) -> LevelRule:
-    if (warm_up, granularity) != (0, 1):
-        raise not_together("levels", "a schedule has a warm_up and a granularity of its own: leave these out")
+def _of_schedule(levels: LevelSchedule, depth: int, workers: int) -> LevelRule:
     if (levels.depth, levels.workers) != (depth, workers):
         message = f"the schedule is of {levels.depth} levels and {levels.workers} workers; here are {depth}, {workers}"
-        raise UsageError(message, code="mismatch", path="levels")
+        raise mismatch("levels", message)
     return levels.levels
 
 
-def _of_plan(job: JobPlan, depth: int, workers: int, warm_up: int, granularity: int) -> LevelRule:
+def _of_plan(job: JobPlan, depth: int, workers: int) -> LevelRule:
     """Return the levels of a plan's iterations, again and again."""
-    if (warm_up, granularity) != (0, 1):
-        raise not_together("levels", "a plan says the levels of each iteration: leave warm_up and granularity out")
     if len(job.gpus) != workers:
-        message = f"job {job.name!r} of the plan has {len(job.gpus)} workers; here are {workers}"
-        raise UsageError(message, code="mismatch", path="levels")
+        raise mismatch("levels", f"job {job.name!r} of the plan has {len(job.gpus)} workers; here are {workers}")
     rows = job.levels
     deepest = max(map(max, rows))
     if deepest != depth:
-        message = f"job {job.name!r} of the plan has levels up to {deepest}, and the model has {depth}"
-        raise UsageError(message, code="mismatch", path="levels")
+        raise mismatch("levels", f"job {job.name!r} of the plan has levels up to {deepest}, and the model has {depth}")
     return lambda iteration: rows[iteration % len(rows)]
 
 

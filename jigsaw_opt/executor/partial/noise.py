@@ -15,7 +15,7 @@ from math import inf, isfinite, isnan, nan, sqrt
 import torch
 from torch import Tensor
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import wrong_order
 from jigsaw_opt.executor.partial.parts import aligned
 from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.efficiency import Efficiency
@@ -87,7 +87,7 @@ class NoiseEstimate:
         if not self.is_known:
             unknown = [str(own.bucket) for own in self.buckets if isnan(own.noise_scale)]
             where = f"buckets {', '.join(unknown)} have no estimate yet" if unknown else "no gradient exceeds its noise"
-            raise UsageError(f"the gradient noise is not known: {where}", code="wrong-order", path="efficiency")
+            raise wrong_order("efficiency", f"the gradient noise is not known: {where}")
 
     def __str__(self) -> str:
         total = sum(own.weight for own in self.buckets if own.weight > 0) or 1.0

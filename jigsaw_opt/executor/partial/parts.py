@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from jigsaw_opt.errors import Problem, UsageError, out_of_range, unsupported
+from jigsaw_opt.errors import Problem, UsageError, mismatch, out_of_range, unsupported
 from jigsaw_opt.executor.partial.forward_order import ForwardOrder, eager, undisturbed_outputs
 from jigsaw_opt.executor.partial.outputs import mapped, placed
 
@@ -50,11 +50,10 @@ class ModelParts:
     def require_same_parameters(self, model: nn.Module) -> None:
         """Raise `UsageError` if the model has other parameters than when it was cut."""
         if self.buckets.keys() != set(model.parameters()):
-            raise UsageError(
+            raise mismatch(
+                "module",
                 "parameters have been replaced or added since the first pass or prepare(): wrap the module anew, and "
                 "shard it before",
-                code="mismatch",
-                path="module",
             )
 
 
@@ -275,16 +274,10 @@ class Description:
 
     def __str__(self) -> str:
         rows = [("level", "from", "parameters", "bytes", "share")]
-        rows += [
-            (
-                str(level.level),
-                level.cut or "the input",
-                f"{level.parameters:,}",
-                f"{level.gradient_bytes:,}",
-                "?" if level.share is None else f"{level.share:.0%}",
-            )
-            for level in self.levels
-        ]
+        for own in self.levels:
+            share = "?" if own.share is None else f"{own.share:.0%}"
+            sizes = f"{own.parameters:,}", f"{own.gradient_bytes:,}"
+            rows.append((str(own.level), own.cut or "the input", *sizes, share))
         lines = aligned(rows, left=1)
         if self.unused:
             lines.append(f"the first pass did not use {self.unused:,} of these parameters: they are in the last level")
@@ -307,13 +300,7 @@ def describe(parts: ModelParts) -> Description:
     rows = []
     for level in range(1, parts.depth + 1):
         own = [p for bucket, p in trained if bucket <= level]
-        rows.append(
-            LevelReach(
-                level,
-                parts.cuts[-level] if level < parts.depth else None,
-                sum(p.numel() for p in own),
-                sum(p.nbytes for p in own),
-                sum(parts.backward_us[-level:]) / total_us if total_us else None,
-            )
-        )
+        cut = parts.cuts[-level] if level < parts.depth else None
+        share = sum(parts.backward_us[-level:]) / total_us if total_us else None
+        rows.append(LevelReach(level, cut, sum(p.numel() for p in own), sum(p.nbytes for p in own), share))
     return Description(tuple(rows), sum(p.numel() for p in parts.unused if p.requires_grad))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import wrong_order
 from jigsaw_opt.executor.partial.averaging import GradientAverage
 
 
@@ -32,11 +32,10 @@ class ForwardPass:
 def of_unseen_outputs(pending: Sequence[ForwardPass]) -> ForwardPass | None:
     """Return the latest of the passes that wait for a backward pass, or None: that of outputs in unknown objects."""
     if len({forward.synchronise for forward in pending}) > 1:
-        raise UsageError(
+        raise wrong_order(
+            "outputs",
             "a backward pass begins from an output that is in no tuple, list, dictionary or dataclass, after "
             "forward passes with and without no_sync(): do the backward pass of each before the next one",
-            code="wrong-order",
-            path="outputs",
         )
     return pending[-1] if pending else None
 
@@ -55,13 +54,13 @@ class UpdateWatch:
     def _refuse_step(self, optimiser: torch.optim.Optimizer, *_: object) -> None:
         if any(p in self._set for group in optimiser.param_groups for p in group["params"]):
             message = "an optimiser stepped before gradients were averaged: optimisers step after backward()"
-            raise UsageError(message, code="wrong-order", path="optimiser")
+            raise wrong_order("optimiser", message)
 
     def require_unchanged(self) -> None:
         """Raise `UsageError` if a parameter has been changed in place; changes of its `data` are not seen."""
         if self._count() != self._versions:
             message = "a hook changed parameters before gradients were averaged: do that after backward()"
-            raise UsageError(message, code="wrong-order", path="parameters")
+            raise wrong_order("parameters", message)
 
 
 @dataclass

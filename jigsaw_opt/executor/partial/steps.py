@@ -14,7 +14,7 @@ from weakref import WeakSet
 import torch
 from torch import Tensor, nn
 
-from jigsaw_opt.errors import UsageError, out_of_range, unsupported
+from jigsaw_opt.errors import UsageError, mismatch, out_of_range, unsupported
 from jigsaw_opt.executor.partial.module_wrapper import ModuleWrapper
 from jigsaw_opt.executor.partial.parts import Description, ModelParts, describe
 from jigsaw_opt.executor.partial.workers import Workers
@@ -61,7 +61,7 @@ class AdaptedSteps:
             own = {self._buckets[p] for p in group["params"] if p in self._buckets}
             if len(own) > 1:
                 message = f"group {at} has parameters of buckets {min(own)} to {max(own)}: use parameter_groups()"
-                raise UsageError(message, code="mismatch", path="optimizer")
+                raise mismatch("optimizer", message)
             if own:
                 yield group, own.pop()
 
@@ -131,8 +131,7 @@ class StepAdapting(ModuleWrapper, ABC):
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """Load one of the module, the same in all processes."""
-        if self._peers.local is not None:
-            self._peers.local.forget()
+        self._peers.local.forget()
         return super().load_state_dict(*args, **kwargs)
 
     def describe(self) -> Description:

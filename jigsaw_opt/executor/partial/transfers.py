@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import torch
 import torch.distributed as dist
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import wrong_order
 from jigsaw_opt.executor.exchange.transfer_stream import TransferStream
 
 T = TypeVar("T")
@@ -105,7 +105,7 @@ def next_number(group: dist.ProcessGroup | None) -> int:
 def _whole(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
     whole = group or dist.group.WORLD
     if whole is None:
-        raise UsageError("the process group of this training has been destroyed", code="wrong-order", path="group")
+        raise wrong_order("group", "the process group of this training has been destroyed")
     return whole
 
 

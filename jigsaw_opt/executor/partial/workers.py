@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from jigsaw_opt.errors import RunFailedError, UsageError, not_together, out_of_range, unsupported
+from jigsaw_opt.errors import RunFailedError, UsageError, mismatch, not_together, unsupported, wrong_order
 from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
 from jigsaw_opt.executor.exchange.local_steps import LocalSteps
 from jigsaw_opt.executor.partial.agreement import (
@@ -43,6 +43,8 @@ from jigsaw_opt.executor.partial.turns import Turns
 from jigsaw_opt.executor.partial.weights import GradientWeights, contributor_share
 from jigsaw_opt.problem.costs import contributors
 
+_LOCAL = "with average_every above 1 workers exchange no gradients, have whole parameters and do all iterations"
+
 
 class Workers:
     """All workers of a model, as one of them sees them.
@@ -52,7 +54,7 @@ class Workers:
     `kept_decay`: by what the weight of a kept gradient decays; 0 keeps none. `samples`: how many this worker's next
     gradient is a mean of; None where workers count alike.
     `rank, count`: place of this worker among all, from 0, and how many there are. `hook`: what exchanges gradients in
-    place of the exchange. `local`: what averages parameters in place of gradients, now and then; None for nothing.
+    place of the exchange. `local`: what averages parameters in place of gradients, now and then.
     """
 
     def __init__(
@@ -68,11 +70,7 @@ class Workers:
         self.group, self._broadcast_buffers, self.noise = group, broadcast_buffers, noise
         self.rank, self.count = place_in(group)
         self.hook: CommunicationHook | None = None
-        if average_every < 1:
-            raise out_of_range(
-                "average_every", f"parameters are averaged after 1 iteration or more, not {average_every}"
-            )
-        self.local = LocalSteps(average_every) if average_every > 1 else None
+        self.local = LocalSteps(average_every)
         if noise.every or kept_decay:
             self._require_exchange("efficiency_every" if noise.every else "kept_decay")
         self._number = 1
@@ -88,14 +86,11 @@ class Workers:
     @property
     def exchanges(self) -> bool:
         """Whether gradients are exchanged at the end of a backward pass."""
-        return self.count > 1 and self.local is None
+        return self.count > 1 and self.local.every == 1
 
     def _require_exchange(self, what: str) -> None:
-        if self.local is not None:
-            told = (
-                "with average_every above 1 workers exchange no gradients, have whole parameters and do all iterations"
-            )
-            raise not_together(what, told)
+        if self.local.every > 1:
+            raise not_together(what, _LOCAL)
 
     def begin_iteration(
         self, module: nn.Module, parts: ModelParts, iteration: int, rule: LevelRule, turns: Turns | None
@@ -105,18 +100,17 @@ class Workers:
         for what, is_there in ("levels", turns), ("samples", self.samples), ("module", is_sharded(module) or None):
             if is_there is not None:
                 self._require_exchange(what)
-        if self.local is not None and self.count > 1 and self.local.is_due(iteration, parts.buckets):
+        if self.count > 1 and self.local.is_due(iteration, parts.buckets):
             self.average_parameters(module, parts, iteration, rule)
 
     def average_parameters(self, module: nn.Module, parts: ModelParts, iteration: int, rule: LevelRule) -> None:
         """Average parameters after local steps; raise where the processes are not at the same iteration."""
-        if self.local is None or self.count == 1 or self.local.first is None:
+        if self.count == 1 or self.local.first is None:
             return
         levels = [rule(number) for number in range(self.local.first, iteration)]
         facts = self._pass_facts(module, iteration, rule(iteration))
 
         def average() -> None:
-            assert self.local is not None
             self._agree(facts, iteration)
             self.local.average(parts.buckets, levels, own_group(self.group))
             if self._broadcast_buffers:
@@ -158,7 +152,7 @@ class Workers:
             self._facts = {
                 "broadcast_buffers": str(self._broadcast_buffers),
                 "efficiency_every": str(self.noise.every),
-                "average_every": str(1 if self.local is None else self.local.every),
+                "average_every": str(self.local.every),
                 **model_facts(module),
             }
             return
@@ -169,7 +163,7 @@ class Workers:
 
     def compare(self, module: nn.Module, iteration: int) -> None:
         """Raise `RunFailedError` if parameters differ; not within `join`, where some may take no part."""
-        is_alike = self.local is None or self.local.first == iteration
+        is_alike = self.local.every == 1 or self.local.first == iteration
         if self.count > 1 and is_alike and not self._joins:
             require_equal_parameters(module, iteration, self.group)
 
@@ -182,7 +176,6 @@ class Workers:
         is_weighted = self._weights.decay > 0 or self.samples is not None
         if is_weighted:
             self._require_one_whole_pass(forward.iteration)
-        turn = {} if turns is None else {"turn": partial(turns.transfer, forward.iteration)}
         earlier = [name for name, p in module.named_parameters() if p in running.earlier] if running.earlier else []
         facts = self._pass_facts(module, forward.iteration, forward.levels, earlier)
         return GradientAverage(
@@ -191,11 +184,11 @@ class Workers:
             forward.levels,
             forward.levels[self.rank],
             partial(self._agree, facts, forward.iteration),
-            hook=self.hook,
-            is_measured=self.noise.is_due(forward.iteration),
-            weigh=partial(self._weigh, forward.iteration) if is_weighted else None,
-            is_kept=self._weights.decay > 0,
-            **turn,
+            None if turns is None else partial(turns.transfer, forward.iteration),
+            self.hook,
+            self.noise.is_due(forward.iteration),
+            partial(self._weigh, forward.iteration) if is_weighted else None,
+            self._weights.decay > 0,
         )
 
     def _weigh(self, iteration: int, bucket: int, levels: Sequence[int]) -> list[float]:
@@ -213,8 +206,7 @@ class Workers:
     def require_cleared(self, trained: Sequence[nn.Parameter]) -> None:
         """Raise `UsageError` where gradients are kept and those of an earlier iteration are still there."""
         if self._weights.decay and any(p.grad is not None and bool(p.grad.any()) for p in trained):
-            message = "where gradients are kept, clear those of an iteration before the next one"
-            raise UsageError(message, code="wrong-order", path="kept_decay")
+            raise wrong_order("kept_decay", "where gradients are kept, clear those of an iteration before the next one")
 
     def finish(self, module: nn.Module, running: BackwardPass) -> None:
         """Wait for the averages of a backward pass, and send buffers after them."""
@@ -315,8 +307,7 @@ class Workers:
         if self._join_raises and 0 < len(ended) < self.count:
             ranks = ", ".join(map(str, sorted(ended)))
             where = f"rank{'s' * (len(ended) > 1)} {ranks}"
-            message = f"iteration {iteration}: no batch is left on {where}, and the others train on"
-            raise UsageError(message, code="mismatch", path="batches")
+            raise mismatch("batches", f"iteration {iteration}: no batch is left on {where}, and the others train on")
         return ended
 
     def _share(self, held: list[Tensor], source: int) -> None:
@@ -334,8 +325,7 @@ class Workers:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy gets: its parameters are others, so it knows of no runs."""
-        local = None if self.local is None else LocalSteps(self.local.every)
-        return self.__dict__ | {"_runs": [], "_facts": {}, "_buckets": {}, "local": local}
+        return self.__dict__ | {"_runs": [], "_facts": {}, "_buckets": {}, "local": LocalSteps(self.local.every)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Be what was copied, among the processes that are here."""

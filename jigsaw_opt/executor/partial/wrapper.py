@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 from torch.autograd import Variable
 
-from jigsaw_opt.errors import UsageError, not_together
+from jigsaw_opt.errors import UsageError, not_together, wrong_order
 from jigsaw_opt.executor.models.leveled_model import frozen
 from jigsaw_opt.executor.partial.agreement import require_outermost, require_trainable
 from jigsaw_opt.executor.partial.forward_order import is_raised, observe
@@ -218,7 +218,7 @@ class PartialBackprop(StepAdapting):
             Nothing is measured, for ``efficiency_every`` is 0.
         """
         if not self._peers.noise.every:
-            raise UsageError("nothing is measured: give efficiency_every", code="wrong-order", path="efficiency_every")
+            raise wrong_order("efficiency_every", "nothing is measured: give efficiency_every")
         return self._peers.noise.estimate()
 
     @contextmanager
@@ -290,11 +290,10 @@ class PartialBackprop(StepAdapting):
         if self._running is not None:
             return
         if not self._is_latest:
-            raise UsageError(
+            raise wrong_order(
+                "module",
                 "another PartialBackprop of the same parameters has had a forward pass since this one: do the "
                 "backward pass of each before, or wrap one module that holds both",
-                code="wrong-order",
-                path="module",
             )
         if forward in self._pending:
             self._pending.remove(forward)

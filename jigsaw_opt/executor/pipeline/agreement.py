@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.errors import InvalidInputError, Problem, mismatch
 from jigsaw_opt.planning.partition.result import Stage
 from jigsaw_opt.text import named
 
@@ -68,9 +68,8 @@ def require_same_batch(inputs: Sequence[Tensor], targets: Tensor, group: dist.Pr
     dist.all_gather_object(found, digest.hexdigest(), group=group)
     other = next((rank for rank, one in enumerate(found) if one != found[0]), None)
     if other is not None:
-        raise UsageError(
+        raise mismatch(
+            "batch",
             f"the first batch of process {other} is not that of process 0: "
             "all processes of a job in stages take the same batches, so draw them alike whatever the rank",
-            code="mismatch",
-            path="batch",
         )

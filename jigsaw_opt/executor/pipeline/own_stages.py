@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from jigsaw_opt.errors import UsageError, unsupported
+from jigsaw_opt.errors import UsageError, mismatch, unsupported
 from jigsaw_opt.executor.partial.forward_order import undisturbed_outputs
 from jigsaw_opt.executor.partial.outputs import tensors
 from jigsaw_opt.executor.user_code.batch_source import generators_kept, one_pass
@@ -170,11 +170,10 @@ def stage_modules(
         modules, names = [module for _, module in listed], [f"{child}." for child, _ in listed]
         if len(modules) != stages or not all(isinstance(module, nn.Module) for module in modules):
             shown = f"{len(modules)} modules" if modules else f"an object of type {type(model).__name__}"
-            raise UsageError(
+            raise mismatch(
+                "model",
                 f"the plan has {stages} stages, and the model that {name} returns is {shown}: "
                 'return a module a stage, or a Sequential and say its "cuts"',
-                code="mismatch",
-                path="model",
             )
     owner: dict[nn.Parameter, int] = {}
     for stage, module in enumerate(modules):

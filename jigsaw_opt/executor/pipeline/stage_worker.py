@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import UsageError, mismatch
 from jigsaw_opt.executor.models.importing import blame_own_code, own_function
 from jigsaw_opt.executor.models.model_call import arguments_of, inputs_and_targets
 from jigsaw_opt.executor.models.zoo.network import moved
@@ -84,15 +84,13 @@ class StageWorker(Trainer):
                 path="batch",
             )
         if (size := sizes.pop()) % micro_batches:
-            message = f"a batch has {size} samples, which {micro_batches} micro-batches do not divide"
-            raise UsageError(message, code="mismatch", path="batch")
+            raise mismatch("batch", f"a batch has {size} samples, which {micro_batches} micro-batches do not divide")
         self._samples = self._samples or size
         if size != self._samples:
-            raise UsageError(
+            raise mismatch(
+                "batch",
                 f"a batch has {size} samples, and the first one had {self._samples}: batches of a job in stages are of "
                 "one size, so leave out a smaller last one (drop_last=True of a DataLoader)",
-                code="mismatch",
-                path="batch",
             )
         begin_draws(draw_number(self._seed, 1 + self.number, number))
         return given, targets

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from jigsaw_opt.errors import Code, Problem, UsageError
+from jigsaw_opt.errors import Code, Problem, UsageError, mismatch
 from jigsaw_opt.executor.devices import device_name
 from jigsaw_opt.executor.models.building import Replica
 from jigsaw_opt.executor.models.model_call import inputs_and_targets
@@ -124,8 +124,7 @@ def measure_any(
     home = next(p.device for p in model.parameters())
     place = home if device is None else torch.device(device)
     if optimiser is not None and place != home:
-        message = f"device is {place}, but the model is on {home}: move model and optimiser there first"
-        raise UsageError(message, code="mismatch", path="device")
+        raise mismatch("device", f"device is {place}, but the model is on {home}: move model and optimiser there first")
     held = nn.ModuleList([model, loss] if isinstance(loss, nn.Module) else [model])
     steps = optimiser or torch.optim.SGD([p for p in held.parameters() if p.requires_grad], lr=_RATE, momentum=0.9)
     with moved_to(place, held), generators_kept(batch), restored(held, steps) as reset:
@@ -143,8 +142,7 @@ def measure_any(
         if noise_run is None:
             return found
         if not _is_loader(batch):
-            message = "gradients of one batch have no noise: give a loader"
-            raise UsageError(message, code="mismatch", path="efficiency")
+            raise mismatch("efficiency", "gradients of one batch have no noise: give a loader")
         reset()
         source = BatchSource(batch, place)  # of all batches, not only those that were timed
         return replace(found, noise=noise_run.measure(trainee.model, steps, lambda *_: moved(source.take(), place)))

@@ -67,9 +67,8 @@ def measure_model(
                 with blame_own_code(name):
                     if noise_run is not None and subject.optimiser is None:
                         noise_run = replace(noise_run, rate=rate)
-                    measured = _measure_own(
-                        subject, 4 if cuts is None else cuts, recipe, device, warm_up, repeats, noise_run
-                    )
+                    subject, cuts = _on(device, subject, recipe), 4 if cuts is None else cuts
+                    measured = measure_any(subject, cuts, None, device, warm_up, repeats, noise_run)
                 own_entry = {"train": name, "arguments": arguments, "cuts": [s.name for s in measured.segments[1:]]}
                 return measured, own_entry if is_training else None
         if cuts is not None:
@@ -89,15 +88,8 @@ def measure_model(
             return measured, in_units
 
 
-def _measure_own(
-    subject: Given,
-    cuts: Sequence[str] | int,
-    recipe: TrainingRecipe,
-    device: torch.device,
-    warm_up: int,
-    repeats: int,
-    noise_run: NoiseRun | None,
-) -> ModelProfile:
+def _on(device: torch.device, subject: Given, recipe: TrainingRecipe) -> Given:
+    """Move what was given to a device; return it, with the optimiser of a recipe other than SGD if it has none."""
     model = subject.model
     for part in (model, subject.loss):
         if isinstance(part, torch.nn.Module):
@@ -105,8 +97,8 @@ def _measure_own(
     if subject.optimiser is None and isinstance(model, torch.nn.Module) and recipe.optimiser != "sgd":
         trained = [p for p in model.parameters() if p.requires_grad]
         made = OPTIMISERS[recipe.optimiser](trained, **recipe.options) if trained else None
-        subject = replace(subject, optimiser=made)
-    return measure_any(subject, cuts, None, device, warm_up, repeats, noise_run)
+        return replace(subject, optimiser=made)
+    return subject
 
 
 def _measure_beside_others(

@@ -14,7 +14,7 @@ from itertools import chain
 import torch
 import torch.distributed as dist
 
-from jigsaw_opt.errors import InvalidInputError, RunFailedError, UsageError
+from jigsaw_opt.errors import InvalidInputError, RunFailedError, UsageError, mismatch
 from jigsaw_opt.executor.processes import TIMEOUT, InterruptedGroupError, LostProcessError, run_group
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.evaluation import replay_of
@@ -116,8 +116,7 @@ def _joined(gpus: Sequence[str], asked: Asked) -> list[RankReport] | None:
     """Be one of the processes that torchrun has started; return what all have found, in the first one."""
     count = int(os.environ["WORLD_SIZE"])
     if count != len(gpus):
-        message = f"the plan uses {len(gpus)} GPUs, one process each, but torchrun has started {count}"
-        raise UsageError(message, code="mismatch", path="plan")
+        raise mismatch("plan", f"the plan uses {len(gpus)} GPUs, one process each, but torchrun has started {count}")
     dist.init_process_group(asked[0].backend, timeout=TIMEOUT)
     found = run_rank(*asked)
     dist.destroy_process_group()

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from jigsaw_opt.errors import UsageError, unsupported
+from jigsaw_opt.errors import UsageError, mismatch, unsupported
 from jigsaw_opt.executor.randomness import generator_states, set_generators
 from jigsaw_opt.executor.user_code.likeness import ANYTHING
 
@@ -81,8 +81,7 @@ class BatchSource:
             self._taken = sum(1 for _ in islice(self._batches, state["taken"]))
             set_generators(before, self._device)
             if self._taken < state["taken"]:
-                message = f"the loader has {self._taken} batches in a pass; {state['taken']} were taken"
-                raise UsageError(message, code="mismatch", path="loader")
+                raise mismatch("loader", f"the loader has {self._taken} batches in a pass; {state['taken']} were taken")
         self._begin = state["begin"]
         self._set(state["generators"])
 
