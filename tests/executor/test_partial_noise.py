@@ -93,7 +93,7 @@ def test_progress_is_that_of_the_theory() -> None:
     assert found.progress([3, 3, 3, 3]) == 1
     assert found.progress([1, 1, 1, 3]) == pytest.approx((1 + 3 * 1 * 6 / (4 * 3)) / 4)
     assert found.progress([1, 1]) == pytest.approx(1 / 4)
-    assert found.rounded() == Efficiency((0, 2000, 10**9), (250_000, 750_000, 0))
+    assert found.rounded() == Efficiency((0, 2000, 10**9), (250, 750, 0))
     of_levels = found.rounded().progress([1, 2, 1, 3]) / found.rounded().most
     assert of_levels == pytest.approx(found.progress([1, 2, 1, 3]), abs=1e-6)
     assert str(found).splitlines()[2].split() == ["2", "2", "0.1", "75.0%", "9"]

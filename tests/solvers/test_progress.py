@@ -35,7 +35,7 @@ from jigsaw_opt.solvers.explanation import explain
 from jigsaw_opt.solvers.infeasibility.placement_feasibility import placement_feasible
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.placement.levels import SHAPES, level_plan, multisets
-from jigsaw_opt.solvers.result import Status
+from jigsaw_opt.solvers.result import Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
 from tests.oracle import optimum
 from tests.random_instances import GOALS, random_instance, with_progress_limits
@@ -207,9 +207,30 @@ def test_a_phased_plan_keeps_the_limit_in_every_period() -> None:
 
 
 def test_weights_beyond_64_bits_are_refused_by_name() -> None:
-    huge = Efficiency((1, 1, 1), (2**53 - 1,) * 3)
+    huge = Efficiency((1, 1, 1), (2**53 - 1, 2**53 - 2, 1))
     with pytest.raises(TooLargeError, match="choose smaller weights"):
         compile_instance(alone("1/2", efficiency=huge))
+
+
+def test_weights_count_beside_each_other_alone() -> None:
+    large = Efficiency(NOISY.noise_scale, tuple(3 * 2**40 * weight for weight in NOISY.weight))
+    assert graph(alone("9/10", efficiency=large)).rule == graph(alone("9/10")).rule
+
+
+def test_what_exceeds_the_engines_is_planned_without_them() -> None:
+    """A phased plan of a long job has one period, of few iterations; exact models of all of them are left out."""
+    measured = Efficiency(NOISY.noise_scale, (200_003, 300_001, 499_999))
+    instance = alone("9/10", iterations=10_000_000, efficiency=measured)
+    result = solve(instance, "auto", Options(threads=1, work_limit=0.01))
+    assert result.solver == "phased" and result.plan is not None and check(instance, result.plan) == ()
+    large = Efficiency(NOISY.noise_scale, (2**38 + 1, 2**37, 1))
+    few = alone("9/10", iterations=8, efficiency=large, balance=0)
+    for solver in ("cpsat", "ilp"):
+        result = solve(few, solver, Options(threads=1, work_limit=1.0))
+        assert result.plan is not None and check(few, result.plan) == ()
+        assert result.stopped_by is StoppedBy.MODEL_TOO_LARGE
+        result = solve(alone("9/10", iterations=8, balance=0), solver, Options(threads=1, work_limit=0.1))
+        assert result.stopped_by is not StoppedBy.MODEL_TOO_LARGE
 
 
 @pytest.mark.parametrize("kind", ["listed", "cyclic", "phased"])

@@ -23,6 +23,8 @@ from jigsaw_opt.problem.efficiency import Efficiency
 KEEP = 0.99
 """Weight of the estimates so far where a new one is added, so that about the last 100 count."""
 _TOTAL = 1_000_000
+_SHARES = 1000
+"""Sum of the rounded weights: small, since models of solvers add up progress over all iterations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ class NoiseEstimate:
         """Return what a model of an instance says of it, in whole numbers; raise `UsageError` as `progress`."""
         self._require_known()
         total = sum(own.weight for own in self.buckets)
-        weights = tuple(round(_TOTAL * own.weight / total) for own in self.buckets)
+        weights = tuple(round(_SHARES * own.weight / total) for own in self.buckets)
         # A noise scale that is not finite has weight 0, so the number for it is of no importance.
         scales = (own.noise_scale if isfinite(own.noise_scale) else _TOTAL for own in self.buckets)
         return Efficiency(tuple(round(1000 * min(scale, _TOTAL)) for scale in scales), weights)

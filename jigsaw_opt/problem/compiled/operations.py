@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from math import gcd
 from operator import mul
 
 from jigsaw_opt.errors import TooLargeError, UsageError
@@ -319,11 +320,14 @@ def _rule(job: Job, deepest: int, efficiency: Efficiency | None) -> LevelRule:
 
 def _with_progress(rule: LevelRule, job: Job, share: Fraction, efficiency: Efficiency) -> LevelRule:
     """Return a rule that limits progress as well, with the least levels and contributors that follow from it."""
-    most, deepest = job.iterations * efficiency.most, len(efficiency.weight)
+    unit = gcd(*efficiency.weight)
+    efficiency = replace(efficiency, weight=tuple(weight // unit for weight in efficiency.weight))
+    most, deepest = efficiency.most, len(efficiency.weight)
+    # Models of all iterations have limits of their own; those of a mean one have not.
     if most * deepest > EXACT_IN_64_BITS:
-        told = f"the progress of job {job.name!r} adds up to {most:,} millionths; {EXACT_IN_64_BITS // deepest:,}"
+        told = f"the progress of job {job.name!r} is {most:,} millionths an iteration; {EXACT_IN_64_BITS // deepest:,}"
         raise TooLargeError(f"{told} are taken at most, so choose smaller weights of the buckets")
-    limit = ProgressLimit(efficiency, job.workers, ceil_fraction(share * most))
+    limit = ProgressLimit(efficiency, job.workers, ceil_fraction(share * job.iterations * most))
     fewest = max(rule.min_contributors, limit.fewest(job.iterations))
     total = ceil_fraction(job.iterations * limit.least_levels(job.iterations, fewest))
     return replace(rule, min_contributors=fewest, min_total=max(rule.min_total, total), progress=limit)

@@ -11,10 +11,11 @@ from jigsaw_opt.formulations.cpsat import CpSatModel
 from jigsaw_opt.formulations.cpsat.size import channel_count, interval_count, readiness_count
 from jigsaw_opt.formulations.timetable.windows import serial_limit
 from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.costs import EXACT_IN_64_BITS
 from jigsaw_opt.solvers.bound_tightening import BOUND_WORK, raise_bounds
 from jigsaw_opt.solvers.cpsat.model import build_model, engine_for, is_small, run_engine
 from jigsaw_opt.solvers.cpsat.targets import Targets
-from jigsaw_opt.solvers.engines.magnitude import EXACT_FLOATS, engine_excess, first_excess
+from jigsaw_opt.solvers.engines.magnitude import EXACT_FLOATS, engine_excess, first_excess, progress_sum
 from jigsaw_opt.solvers.greedy import offer_greedy
 from jigsaw_opt.solvers.infeasibility.conflict import minimal_conflict
 from jigsaw_opt.solvers.infeasibility.plan_feasibility import largest_objective
@@ -160,6 +161,7 @@ def _misfit(operations: Operations, seconds: float | None) -> str | None:
         ("optional intervals", intervals, most),
         ("conditions of readiness", readiness_count(operations), _MOST_READINESS),
         ("combinations of servers for one transfer", channel_count(operations), _MOST_CHANNELS),
+        ("millionths of progress", progress_sum(operations), EXACT_IN_64_BITS),
     ) or engine_excess(serial_limit(operations))
     building = intervals / _INTERVALS_PER_SECOND
     if excess is None and seconds is not None and building > seconds:

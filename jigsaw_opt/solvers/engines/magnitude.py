@@ -23,6 +23,12 @@ def largest_objective(operations: Operations) -> int:
     return serial_limit(operations) * max(job.slots for job in operations.jobs)
 
 
+def progress_sum(operations: Operations) -> int:
+    """Return a sum of progress that no job exceeds whose progress is limited, in millionths."""
+    limited = ((job, job.rule.progress) for job in operations.jobs)
+    return max((job.iterations * job.levels * own.efficiency.most for job, own in limited if own), default=0)
+
+
 def infinity(operations: Operations) -> int:
     """Return more than any time or objective of an order of operations; it fits in 64 bits where these do."""
     return 2**62 if orders_fit(operations) else 2**7 * largest_objective(operations)

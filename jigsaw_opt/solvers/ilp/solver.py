@@ -16,11 +16,11 @@ from jigsaw_opt.formulations.ilp_timetable.size import fewest_coefficients
 from jigsaw_opt.formulations.ilp_timetable.variables import objective_step, time_step
 from jigsaw_opt.formulations.timetable.windows import serial_end, serial_limit, windows
 from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
-from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.problem.costs import EXACT_IN_64_BITS, ceil_div
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.engines.highs import Ending, HighsSearch
-from jigsaw_opt.solvers.engines.magnitude import EXACT_FLOATS
+from jigsaw_opt.solvers.engines.magnitude import EXACT_FLOATS, progress_sum
 from jigsaw_opt.solvers.greedy import offer_greedy
 from jigsaw_opt.solvers.infeasibility.conflict import minimal_conflict
 from jigsaw_opt.solvers.options import LIMITS
@@ -141,7 +141,7 @@ def _model(
     on_row: Callable[[int], None] | None = None,
 ) -> IlpTimetable:
     """Return the model of plans whose objective is at most `cutoff`; times leave room beyond what `limit` asks for."""
-    if fewest_coefficients(operations) > most_coefficients:
+    if fewest_coefficients(operations) > most_coefficients or progress_sum(operations) > EXACT_IN_64_BITS:
         raise ProgramTooLargeError
     spans = (
         replace(it, deadline=it.deadline + ceil_div(it.deadline, _SHARE_OF_ROOM)) for it in windows(operations, limit)
@@ -175,7 +175,7 @@ def _solve(solve_state: SolveState, operations: Operations) -> StoppedBy | None:
     try:
         return _search(solve_state, operations)
     except ProgramTooLargeError:
-        solve_state.leave_out_model(f"more than {_MOST_SEARCHED:,} coefficients, and no more are taken")
+        solve_state.leave_out_model(f"more than {_MOST_SEARCHED:,} coefficients, or too much progress")
         return StoppedBy.MODEL_TOO_LARGE
 
 

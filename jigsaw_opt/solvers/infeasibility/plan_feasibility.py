@@ -10,7 +10,7 @@ from jigsaw_opt.formulations.cpsat.size import interval_count, readiness_count
 from jigsaw_opt.formulations.timetable.windows import serial_limit, windows
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.solvers.engines.cpsat import PRESOLVED_NUMBERS, new_solver
-from jigsaw_opt.solvers.engines.magnitude import engine_excess
+from jigsaw_opt.solvers.engines.magnitude import engine_excess, progress_sum
 from jigsaw_opt.solvers.engines.stoppable import run_stoppable
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class PlanCheck:
         building = intervals / _INTERVALS_PER_UNIT
         if self._left <= building or intervals > _MOST_INTERVALS or find_spec("ortools") is None:
             return None
-        if engine_excess(limit) or readiness_count(operations) > _MOST_READINESS:
+        if engine_excess(max(limit, progress_sum(operations))) or readiness_count(operations) > _MOST_READINESS:
             return None
         model = build(operations, windows(operations, limit), 0, limit).proto
         work = min(self._most_work, self._left - building)
