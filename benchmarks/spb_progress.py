@@ -7,6 +7,9 @@ other lengths, each with a rate that falls to 0. The prediction is for the best 
 the rates given. Steps are as they are, or the rate of a bucket is multiplied by the predicted progress, as the same
 theory advises, or by a power of the share of contributors. With one rate that is far too low, progress is as good as
 the rate, and a prediction by which steps are multiplied comes true by itself.
+
+With ``--learning FOLDER`` nothing else is trained: the noise at full depth, with the iterations of the subject, tells
+which ways of ``spb_learning.py`` pay, and that is held against the rows in its folder.
 """
 
 from __future__ import annotations
@@ -15,14 +18,17 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 import torch
+from spb.design import Design
 from spb.subjects import SUBJECTS, Subject, replicas, samples
+from spb.summary import findings
+from spb.training import Method, Setting, levels_of, rate_factor
 
 from jigsaw_opt.executor.level_schedule import LevelSchedule
 from jigsaw_opt.executor.models.building import SegmentedModel
@@ -30,8 +36,12 @@ from jigsaw_opt.executor.partial.noise import GradientNoise, NoiseEstimate
 from jigsaw_opt.executor.profiling.efficiency import average_gradients
 from jigsaw_opt.executor.worker import OPTIMISERS
 from jigsaw_opt.problem.costs import contributors
+from jigsaw_opt.sweeps.record import read_rows
+from jigsaw_opt.text import say_nothing
 
 WINDOWS = 10
+LEVELS_ALONE = {"rule", "assignment", "warm_up", "always_full", "full_every", "freeze_from", "mean_depth"}
+"""Fields of a method that change levels and nothing else."""
 LENGTHS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.15, 1.3)
 """Lengths of runs at full depth, by that of the rules."""
 Levels = Callable[[int], Sequence[int]]
@@ -82,12 +92,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Task:
-    """What all runs have in common; the rate falls to 0 over a run."""
+    """What all runs have in common; the rate falls to 0 over a run, and with `rises` as in `spb_learning` before."""
 
     subject: Subject
     workers: int
     iterations: int
     optimiser: str
+    rises: bool = False
 
     def train(
         self,
@@ -123,8 +134,9 @@ class Task:
         windows = [GradientNoise(model.depth, keep=1) for _ in range(WINDOWS)]
         for turn in range(self.iterations):
             average_gradients(model, draw(turn), windows[turn * WINDOWS // self.iterations])
+            share = rate_factor(self.iterations, turn) if self.rises else 1 - turn / self.iterations
             for group in optimiser.param_groups:
-                group["lr"] = rate * (1 - turn / self.iterations)
+                group["lr"] = rate * share
             optimiser.step()
         return [window.estimate() for window in windows]
 
@@ -182,11 +194,18 @@ def correlation(one: Sequence[float], other: Sequence[float]) -> float:
     return float(both / spread**0.5) if spread else float("nan")
 
 
-def predicted(windows: Sequence[NoiseEstimate], levels: Levels, iterations: int) -> float:
-    """Mean progress over a run, of the windows whose noise is known."""
-    chosen = [(at, window) for at, window in enumerate(windows) if window.is_known]
+def predicted(
+    windows: Sequence[NoiseEstimate],
+    levels: Levels,
+    iterations: int,
+    batch: float = 1,
+    places: Sequence[int] = range(WINDOWS),
+) -> float:
+    """Mean progress over a run, of the windows whose noise is known, or of those of them at some places."""
+    chosen = [(at, windows[at]) for at in places if windows[at].is_known]
     turns = {at: [turn for turn in range(iterations) if turn * WINDOWS // iterations == at] for at, _ in chosen}
-    return fmean(fmean(window.progress(levels(turn)) for turn in turns[at]) for at, window in chosen)
+    means = [fmean(window.progress(levels(turn), batch) for turn in turns[at]) for at, window in chosen]
+    return fmean(means) if means else float("nan")
 
 
 def compare(task: Task, rates: Sequence[float], seeds: int, steps: Sequence[str]) -> dict[str, Any]:
@@ -233,6 +252,85 @@ def compare(task: Task, rates: Sequence[float], seeds: int, steps: Sequence[str]
     }
 
 
+@dataclass(frozen=True)
+class Judgement:
+    """A way of `spb_learning.py`: what is predicted of it, and what was measured, beside all of full depth.
+
+    `time` is its GPU-time; `begin`, `middle` and `end` are the progress of an iteration in the first three, the middle
+    four and the last three windows, `progress` that of all iterations together. `measured` is the share of full
+    depth's iterations that reach the loss of the way. `points` is the accuracy beyond full depth in the same GPU-time.
+    """
+
+    way: str
+    time: float
+    begin: float
+    middle: float
+    end: float
+    progress: float
+    measured: float
+    points: float
+    half: float
+    verdict: str
+
+
+def judge(task: Task, folder: Path, seeds: int) -> list[Judgement]:
+    """Judge the ways whose steps are as they are, in the usual setting; the first is the smaller batch, if it is there.
+
+    `seeds`: runs in which noise is measured.
+    """
+    design = Design(task.subject, (task.workers,))
+    rows = read_rows(folder / f"{task.subject.name}.jsonl", lambda row: True, say_nothing)
+    found = {finding.way: finding for finding in findings(design, rows)}
+    noise = [task.noise(seed, found["full"].rate) for seed in range(seeds)]
+    curve = sorted((f.iterations / task.iterations, f.loss) for f in found.values() if f.pays == "control")
+    judged = []
+    for name, own in found.items():
+        way = design.ways[name]
+        changed = {f.name for f in fields(Method) if getattr(way.method, f.name) != f.default} - LEVELS_ALONE
+        if own.pays == "control" or way.setting != Setting() or changed:
+            continue
+        batch, length = own.batch / task.subject.batch, own.iterations
+        runs = [replace(design.run(rows, way, task.workers, seed), seed=seed) for seed in range(seeds)]
+        levels = [levels_of(run, len(noise[0][0].buckets)).levels for run in runs]
+        early, middle, late, mean = (
+            fmean(predicted(own, each, length, batch, at) for own, each in zip(noise, levels, strict=True))
+            for at in (range(3), range(3, 7), range(7, WINDOWS), range(WINDOWS))
+        )
+        measured = length_of(own.loss, curve), own.frontier_points, own.frontier_half, own.pays
+        whole = mean * length / task.iterations
+        judged.append(Judgement(name, own.gpu_time / 100, early, middle, late, whole, *measured))
+    return judged
+
+
+def verdicts(judged: Sequence[Judgement]) -> str:
+    """A table, and how often the rule was right, of the ways whose GPU-time full depth also took."""
+    known = [own for own in judged if own.points == own.points]
+    small = next((own for own in known if own.way == "smaller batch"), None)
+    heads = (
+        "| way | GPU-time | begin | middle | end | progress | measured | points at equal GPU-time | rule | verdict |"
+    )
+    lines = [heads, "|---" * 10 + "|"]
+    for own in judged:
+        shares = (own.time, own.begin, own.middle, own.end, own.progress, own.measured)
+        told = "pays" if own.progress > own.time else "does not pay"
+        points = f"{own.points:+.2f} ± {own.half:.2f}"
+        lines.append(f"| {own.way} | {' | '.join(f'{x:.2f}' for x in shares)} | {points} | {told} | {own.verdict} |")
+    hits = sum((own.progress > own.time) == (own.points > 0) for own in known)
+    sure = [own for own in known if own.verdict != "open"]
+    sure_hits = sum((own.progress > own.time) == (own.verdict == "pays") for own in sure)
+    lines += ["", f"against fewer iterations: {hits} of {len(known)} signs, {sure_hits} of {len(sure)} verdicts"]
+    if small:
+        others = [own for own in known if own is not small]
+        gain = small.progress - small.time
+        right = sum((own.progress - own.time > gain) == (own.points > small.points) for own in others)
+        lines.append(f"against a smaller batch: {right} of {len(others)} signs")
+    off = [own.measured - own.progress for own in judged]
+    ranked = correlation([own.progress / own.time for own in known], [own.points for own in known])
+    lines.append(f"progress: mean error {fmean(map(abs, off)):.3f}, measured beyond predicted {fmean(off):+.3f}")
+    lines.append(f"progress for GPU-time against points: rank correlation {ranked:.2f}")
+    return "\n".join(lines)
+
+
 def report(found: Mapping[str, Any]) -> str:
     """A table, and for each way of steps the mean error and the rank correlation over the rules."""
     lines = ["| steps | rule | rate | predicted | measured | standard error |", "|---|---|---|---|---|---|"]
@@ -264,12 +362,20 @@ def main(given: Iterable[str] | None = None) -> None:
     parser.add_argument("--optimiser", choices=("sgd", "adam"), default="sgd")
     parser.add_argument("--rates", type=float, nargs="+", default=(0.1, 0.2, 0.4))
     parser.add_argument("--steps", nargs="+", choices=STEPS, default=("as they are", "best"))
+    parser.add_argument("--learning", type=Path, metavar="FOLDER", help="judge the ways whose rows are in this folder")
     parser.add_argument("-o", "--output", type=Path, help="write all numbers here, as JSON")
     asked = parser.parse_args(None if given is None else list(given))
     torch.set_num_threads(1)
     subject = SUBJECTS[asked.subject]
     own = {name: int(value) for name, _, value in (pair.partition("=") for pair in asked.argument)}
     subject = replace(subject, arguments={**subject.arguments, **own})
+    if asked.learning:
+        usual = Task(subject, asked.workers, subject.iterations, subject.optimiser, rises=True)
+        judged = judge(usual, asked.learning, asked.seeds)
+        if asked.output:
+            asked.output.write_text(json.dumps(list(map(asdict, judged))))
+        print(verdicts(judged))
+        return
     task = Task(subject, asked.workers, asked.iterations, asked.optimiser)
     found = compare(task, asked.rates, asked.seeds, asked.steps)
     if asked.output:

@@ -16,7 +16,7 @@ CODE = {
     "formulations": (3_800, "the ILP, the CP-SAT models, and the programs of Gavel, Sia, Muri and packing"),
     "instances": (2_560, "families, bundled sets and best known values"),
     "planning": (6_100, "partition, pipelines, burst, fill and shifts, each with its bound"),
-    "problem": (3_900, "what there is: clusters, models, jobs, plans, workloads and their exact costs"),
+    "problem": (3_960, "what there is: clusters, models, jobs, plans, workloads and their exact costs"),
     "routing": (350, "routes round failures, and what they deliver"),
     "scheduling": (6_400, "policies and their placement, performance models, the live scheduler"),
     "simulation": (3_270, "inputs, engine, prediction and results"),

@@ -135,7 +135,7 @@ def _learner(
     recipe, method = _recipe(chosen, run.rate), run.method
     groups = [{"params": own} for own in model.buckets if own] if _is_adapted(method) else model.parameters()
     optimiser = OPTIMISERS[recipe.optimiser](groups, **recipe.options)
-    factor = partial(_rate_factor, run.iterations if run.setting.rise_and_fall else 0)
+    factor = partial(rate_factor, run.iterations if run.setting.rise_and_fall else 0)
     rates = torch.optim.lr_scheduler.LambdaLR(optimiser, factor)
     options = (Averaging(method.averaging), method.kept_decay, HOOKS[method.hook](), method.average_every)
     emulation = Emulation(model, optimiser, *options)
@@ -152,7 +152,8 @@ def _recipe(optimiser: Optimiser, rate: float) -> TrainingRecipe:
     return TrainingRecipe(optimiser, {"lr": rate, "momentum": MOMENTUM} if optimiser == "sgd" else {"lr": rate})
 
 
-def _rate_factor(iterations: int, iteration: int) -> float:
+def rate_factor(iterations: int, iteration: int) -> float:
+    """Rate of an iteration, as a share of the largest; 1 where `iterations` is 0."""
     if not iterations:
         return 1.0
     # A rate that begins at its largest diverges for some seeds and not for others, whatever the way.

@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.problem.costs import contributors, lower_hull
+from jigsaw_opt.problem.costs import contributors, lower_hull, staircase
 from jigsaw_opt.problem.rules.part import CheckedPart
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Efficiency(CheckedPart, definition="efficiency"):
     noise_scale: tuple[int, ...]
     weight: tuple[int, ...]
 
-    def of_bucket(self, bucket: int, count: int, workers: int) -> int:
+    def of_bucket(self, bucket: int, count: int | Fraction, workers: int) -> int:
         """Return the progress of a bucket, beside that with all workers as contributors, in millionths, rounded down.
 
         Parameters
@@ -49,20 +49,27 @@ class Efficiency(CheckedPart, definition="efficiency"):
         bucket
             Its number, from 1.
         count, workers
-            Number of contributors, from 0, and of workers.
+            Number of contributors, from 0, and of workers. Half of a contributor has half of a worker's batch.
         """
         noise = self.noise_scale[bucket - 1]
         if not count:
             return 0
         return MILLION * count * (_NOISE_UNIT * workers + noise) // (workers * (_NOISE_UNIT * count + noise))
 
-    def progress(self, levels: Sequence[int]) -> int:
+    def progress(self, levels: Sequence[int], batch: int | Fraction = 1) -> int:
         """Return the progress of an iteration with these levels of the workers, in millionths of `most`'s unit.
 
         It is the sum over the buckets of progress times weight; at full depth it is `most`.
+
+        Parameters
+        ----------
+        levels
+            Level of each worker.
+        batch
+            Share of its batch that each worker takes.
         """
         return sum(
-            weight * self.of_bucket(bucket, contributors(levels, bucket), len(levels))
+            weight * self.of_bucket(bucket, contributors(levels, bucket) * batch, len(levels))
             for bucket, weight in enumerate(self.weight, 1)
         )
 
@@ -70,6 +77,94 @@ class Efficiency(CheckedPart, definition="efficiency"):
     def most(self) -> int:
         """Progress of an iteration at full depth."""
         return MILLION * sum(self.weight)
+
+
+@dataclass(frozen=True, slots=True)
+class Payoff:
+    """What levels of the workers cost and gain in each iteration, beside full depth.
+
+    `levels`: level of each worker. `time, progress`: shares of the GPU-time and of the progress of full depth.
+    `smaller_batch`: progress at full depth with a batch so small that it takes this GPU-time, if that is in proportion
+    to samples.
+    """
+
+    levels: tuple[int, ...]
+    time: Fraction
+    progress: Fraction
+    smaller_batch: Fraction
+
+    @property
+    def verdict(self) -> str:
+        """Whether the levels pay, or what pays more."""
+        if self.progress == self.time == 1:
+            return "full depth"
+        if self.progress <= self.time:
+            return "does not pay: fewer iterations at full depth make more progress"
+        if self.progress <= self.smaller_batch:
+            return "does not pay: a smaller batch at full depth makes more progress"
+        return "pays"
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Cells of a table with the heads `PAYOFF_HEADS`."""
+        shares = (self.time, self.progress, self.smaller_batch)
+        levels = " ".join(f"{times}x{level}" for level, times in sorted(Counter(self.levels).items(), reverse=True))
+        return (
+            levels,
+            *(f"{float(share):.1%}" for share in shares),
+            f"{float(self.time / self.progress):.2f}",
+            self.verdict,
+        )
+
+
+PAYOFF_HEADS = ("levels", "GPU-time", "progress", "by a smaller batch", "GPU-time for progress", "verdict")
+
+
+def payoffs(efficiency: Efficiency, times: Sequence[int], workers: int) -> tuple[Payoff, ...]:
+    """Return what ways of choosing levels come to: full depth, a staircase, two levels, and the best one.
+
+    The best one takes least GPU-time for its progress, of all in which somebody goes to full depth. `times`: time of a
+    block by level, in any unit, at least 1.
+    """
+    depth = len(times)
+    ways = [(depth,) * workers, staircase(depth, workers)]
+    ways += [(1,) * (workers - full) + (depth,) * full for full in range(workers - 1, 0, -1)]
+    ways.append(_cheapest(efficiency, times, workers))
+    return tuple(_payoff(efficiency, times, tuple(levels)) for levels in dict.fromkeys(map(tuple, ways)))
+
+
+def _payoff(efficiency: Efficiency, times: Sequence[int], levels: tuple[int, ...]) -> Payoff:
+    workers, most = len(levels), efficiency.most
+    time = Fraction(sum(times[level - 1] for level in levels), workers * times[-1])
+    smaller = efficiency.progress([len(times)] * workers, time)
+    return Payoff(levels, time, Fraction(efficiency.progress(levels), most), Fraction(smaller, most))
+
+
+def _cheapest(efficiency: Efficiency, times: Sequence[int], workers: int) -> tuple[int, ...]:
+    """Return the levels of least GPU-time for progress, ascending.
+
+    The method of Dinkelbach (1967): with the best ratio so far as the price of time, the numbers of contributors by
+    bucket, which never rise, are a path of most progress less price; done when no path is better.
+    """
+    found = (len(times),) * workers
+    while True:
+        ratio = Fraction(efficiency.progress(found), sum(times[level - 1] for level in found))
+        paths: dict[int, tuple[Fraction, tuple[int, ...]]] = {workers: (Fraction(0), ())}
+        for bucket, (low, high) in enumerate(pairwise(times), 2):
+            gains = {
+                count: efficiency.weight[bucket - 1] * efficiency.of_bucket(bucket, count, workers)
+                - ratio * count * (high - low)
+                for count in range(1, workers + 1)
+            }
+            paths = {
+                count: max((value + gain, (*counts, count)) for last, (value, counts) in paths.items() if last >= count)
+                for count, gain in gains.items()
+            }
+        _, counts = max(paths.values())
+        better = tuple(1 + sum(count >= place for count in counts) for place in range(workers, 0, -1))
+        if Fraction(efficiency.progress(better), sum(times[level - 1] for level in better)) <= ratio:
+            return found
+        found = better
 
 
 @dataclass(frozen=True, slots=True)

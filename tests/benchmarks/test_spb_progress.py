@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from math import isnan
 from pathlib import Path
 
@@ -10,7 +11,10 @@ import pytest
 
 pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
 
-from spb_progress import correlation, length_of, main, predicted, rules
+from spb.design import Design
+from spb.subjects import SUBJECTS
+from spb_learning import measure
+from spb_progress import Judgement, Task, correlation, judge, length_of, main, predicted, rules, verdicts
 
 from jigsaw_opt.executor.partial.noise import BucketNoise, NoiseEstimate
 
@@ -51,6 +55,37 @@ def test_the_prediction_is_the_mean_over_windows_that_are_known() -> None:
     windows = [window(0.0), window(float("nan")), *[window(2.0)] * 8]
     one_of_two = [1 / 1, *[1 * 4 / (2 * 3)] * 8]
     assert predicted(windows, lambda turn: [1, 2], 20) == pytest.approx(sum(one_of_two) / 9)
+
+
+def test_the_rule_is_held_against_what_was_measured() -> None:
+    def judged(way: str, time: float, progress: float, points: float, verdict: str) -> Judgement:
+        return Judgement(way, time, 0.5, 0.5, 0.5, progress, 0.75, points, 0.5, verdict)
+
+    small = judged("smaller batch", 0.7, 0.9, 1.0, "pays")
+    right, wrong = judged("rotation", 0.7, 0.6, -2.0, "does not pay"), judged("free", 0.7, 0.8, -0.1, "open")
+    outside = judged("frozen", 0.5, 0.4, float("nan"), "open")
+    told = verdicts([small, right, wrong, outside])
+    assert "against fewer iterations: 2 of 3 signs, 2 of 2 verdicts" in told
+    assert "against a smaller batch: 2 of 2 signs" in told
+    assert "mean error 0.175, measured beyond predicted +0.075" in told
+    assert "rank correlation 1.00" in told
+
+
+SMALL = {"layers": 1, "width": 16, "heads": 2, "rows": 8, "positions": 8, "data": "text"}
+
+
+@pytest.mark.slow
+def test_the_ways_with_levels_alone_are_judged(tmp_path: Path) -> None:
+    ways = ("smaller batch", "rotation", "rotation, equal time", "frozen from the middle", "kept gradients", "sharded")
+    subject = replace(
+        SUBJECTS["sources-gpt"], arguments=SMALL, iterations=20, rates=(0.001,), seeds=2, comparisons=ways
+    )
+    measure(Design(subject, (2,), repeats=2), tmp_path, False)
+    found = {own.way: own for own in judge(Task(subject, 2, 20, "adam"), tmp_path, 1)}
+    assert set(found) == set(ways[:4])
+    assert all(0 < own.progress < 1 for own in (found["rotation"], found["smaller batch"]))
+    assert found["rotation, equal time"].progress > found["rotation"].progress
+    assert found["frozen from the middle"].end < found["frozen from the middle"].begin == pytest.approx(1)
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from math import inf, nan
 from statistics import fmean, stdev
 from typing import Any
@@ -19,7 +20,7 @@ from jigsaw_opt.executor.partial.noise import BucketNoise, GradientNoise, NoiseE
 from jigsaw_opt.executor.processes import run_group
 from jigsaw_opt.executor.profiling.efficiency import NoiseRun
 from jigsaw_opt.executor.worker import TrainingRecipe
-from jigsaw_opt.problem.efficiency import Efficiency
+from jigsaw_opt.problem.efficiency import Efficiency, payoffs
 from tests.refusals import misuse
 
 pytestmark = pytest.mark.xdist_group("peers of partial backpropagation")
@@ -83,6 +84,19 @@ def test_a_worker_alone_compares_two_iterations() -> None:
     assert older == pytest.approx(float(drawn(first) @ drawn(first)), rel=1e-5)
 
 
+def test_a_lone_contributor_counts_only_where_there_were_never_several() -> None:
+    noise, (one, other) = GradientNoise(1), ([torch.tensor([3.0, 0.0])], [torch.tensor([1.0, 1.0])])
+    noise.observe(1, 1, 0, one)
+    noise.observe(1, 1, 0, other)
+    (alone,) = noise.estimate().buckets
+    assert (alone.noise_scale, alone.weight, alone.alone) == (pytest.approx((9 + 2) / 2 / 3 - 1), 3, True)
+    assert "<= 0.833" in str(noise.estimate())
+    noise.observe(1, 2, 10, one)
+    (several,) = noise.estimate().buckets
+    assert (several.noise_scale, several.weight, several.estimates, several.alone) == (0.25, 8, 1, False)
+    assert "<=" not in str(noise.estimate())
+
+
 def estimate(*buckets: tuple[float, float]) -> NoiseEstimate:
     rows = enumerate(buckets, 1)
     return NoiseEstimate(tuple(BucketNoise(at, scale, 0.1, weight, 9) for at, (scale, weight) in rows))
@@ -97,6 +111,30 @@ def test_progress_is_that_of_the_theory() -> None:
     of_levels = found.rounded().progress([1, 2, 1, 3]) / found.rounded().most
     assert of_levels == pytest.approx(found.progress([1, 2, 1, 3]), abs=1e-6)
     assert str(found).splitlines()[2].split() == ["2", "2", "0.1", "75.0%", "9"]
+
+
+def test_a_smaller_batch_is_worth_as_much_as_fewer_workers() -> None:
+    found = estimate((1, 1), (5, 3))
+    assert found.progress([2] * 4, 0.5) == pytest.approx((2 * 5 / (4 * 3) + 3 * 2 * 9 / (4 * 7)) / 4)
+    exact = found.rounded()
+    assert exact.progress([2] * 4, Fraction(1, 2)) / exact.most == pytest.approx(found.progress([2] * 4, 0.5), abs=1e-6)
+
+
+def test_a_running_job_says_what_pays() -> None:
+    model = PartialBackprop(layers(), ["2"], "full", efficiency_every=1)
+    assert model.efficiency().times == (), "no pass has shown the parts yet"
+    with misuse("wrong-order times"):
+        estimate((1, 1), (2, 1)).payoffs()
+    for _ in range(2):
+        model(batch(0, 0)).square().mean().backward()
+        model.zero_grad()
+    found = model.efficiency()
+    assert found.payoffs((2, 3), 4) == payoffs(found.rounded(), (2, 3), 4)
+    one, deep = found.times
+    whole = model.describe().levels[0].share
+    assert whole is not None and found.workers == 1
+    assert (one, deep) == pytest.approx((deep / 3 * (1 + 2 * whole), deep), rel=1e-6)
+    assert "full depth" in str(found)
 
 
 def test_what_is_not_known_is_said() -> None:
@@ -132,12 +170,12 @@ def levels(iteration: int, worker: int) -> int:
 
 
 def measured(hook: Any = None) -> list[tuple[float, ...]]:
-    """The estimate of six iterations; rank 1 has no batch in the last two."""
+    """The estimate of eight iterations; rank 1 has no batch in the last four."""
     model = PartialBackprop(layers(), ["2"], levels, efficiency_every=1)
     if hook is not None:
         model.register_comm_hook(None, hook)
     with model.join():
-        for iteration in range(4 if dist.get_rank() else 6):
+        for iteration in range(4 if dist.get_rank() else 8):
             model(batch(iteration, dist.get_rank())).square().mean().backward()
             model.zero_grad()
     return rows_of(model.efficiency())
@@ -175,9 +213,9 @@ def near(found: Sequence[Sequence[float]], wanted: Sequence[Sequence[float]]) ->
 def test_two_processes_find_what_one_finds_with_the_batches_of_both() -> None:
     """Also with a hook, and after one has no batch left."""
     longer, shorter = run_group(processes, 2)
-    assert all(near(found, emulated(6)) for found in longer)
+    assert all(near(found, emulated(8)) for found in longer)
     assert all(near(found, emulated(4)) for found in shorter)
-    assert emulated(6) != emulated(4)
+    assert emulated(8) != emulated(4)
 
 
 def test_the_noise_of_a_network_is_the_variance_of_its_gradients() -> None:

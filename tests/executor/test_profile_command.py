@@ -144,9 +144,9 @@ def test_the_command_measures_what_partial_iterations_are_worth(
 def test_what_is_measured_is_printed_with_its_error(own: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(own, "training", "--cuts", "1", "--efficiency", "9", "--workers", "2") == 0
     printed = capsys.readouterr().out
-    assert (
-        re.search(r"bucket +noise scale +error +weight", printed) and "progress of an iteration of 2 workers" in printed
-    )
+    assert re.search(r"bucket +noise scale +error +weight", printed)
+    assert re.search(r"2x2 +100.0% +100.0% +100.0% +1.00 +full depth", printed)
+    assert re.search(r"1x2 1x1 +\d", printed)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from jigsaw_opt.text import readable
 
 if TYPE_CHECKING:
     from jigsaw_opt.executor.devices import Spread
-    from jigsaw_opt.executor.partial.noise import NoiseEstimate
     from jigsaw_opt.executor.profiling import ModelProfile
     from jigsaw_opt.executor.profiling.links import AllReduceSample, LinkFit, LinkProfile
     from jigsaw_opt.problem.model import Model
@@ -198,7 +197,7 @@ def _print(
         _print_segments(profile, model)
         _print_levels(profile, model, device)
         if profile.noise is not None:
-            _print_noise(profile.noise, workers)
+            print(f"\n{replace(profile.noise, times=model.block_us(model.gpu_types[0]), workers=workers)}")
     if links:
         _print_links(links)
 
@@ -233,15 +232,6 @@ def _print_levels(profile: ModelProfile, model: Model, device: str) -> None:
         for level, us, parts, size in zip(profile.levels, blocks, profile.parts_us, activations, strict=True)
     ]
     print_table(headers, rows, headers)
-
-
-def _print_noise(noise: NoiseEstimate, workers: int) -> None:
-    from jigsaw_opt.problem.costs import staircase
-
-    print(f"\n{noise}")
-    if noise.is_known:
-        told = noise.progress(staircase(len(noise.buckets), workers))
-        print(f"\nprogress of an iteration of {workers} workers at the levels of a staircase: {told:.1%}")
 
 
 def _print_links(links: LinkProfile) -> None:

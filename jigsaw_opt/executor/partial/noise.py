@@ -9,7 +9,7 @@ are divided (Qiao et al. 2021).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isfinite, isnan, nan, sqrt
 
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor
 from jigsaw_opt.errors import wrong_order
 from jigsaw_opt.executor.partial.parts import aligned
 from jigsaw_opt.problem.costs import contributors
-from jigsaw_opt.problem.efficiency import Efficiency
+from jigsaw_opt.problem.efficiency import PAYOFF_HEADS, Efficiency, Payoff, payoffs
 
 KEEP = 0.99
 """Weight of the estimates so far where a new one is added, so that about the last 100 count."""
@@ -35,7 +35,8 @@ class BucketNoise:
     numbers, over the squared length of the true gradient: with so many workers, half of the squared length of their
     mean is noise. ``inf`` where that length cannot be told from 0, and ``nan`` where nothing is known. `error`: its
     standard error. `weight`: squared length of the true gradient, the bucket's part in the decrease of the loss by
-    steps of SGD. `estimates`: number of estimates that were averaged.
+    steps of SGD. `estimates`: number of estimates that were averaged. `alone`: whether they compare a lone contributor
+    with itself an iteration later, which counts what the step between changes as noise, so that there may be less.
     """
 
     bucket: int
@@ -43,8 +44,9 @@ class BucketNoise:
     error: float
     weight: float
     estimates: int
+    alone: bool = False
 
-    def progress(self, count: int, workers: int) -> float:
+    def progress(self, count: float, workers: int) -> float:
         """Return the progress by a mean over `count` contributors, beside one over all `workers`, from 0 to 1."""
         if not count or self.noise_scale == inf:
             return count / workers
@@ -55,25 +57,30 @@ class BucketNoise:
 class NoiseEstimate:
     """The gradient noise of a model; as text it is a table.
 
-    `buckets`: the noise of each bucket, from bucket 1.
+    `buckets`: the noise of each bucket, from bucket 1. `times`: time of a block by level, in any unit, and `workers`:
+    number of workers, from which `payoffs` tells what pays; none and 0 where they are not known.
     """
 
     buckets: tuple[BucketNoise, ...]
+    times: tuple[int, ...] = ()
+    workers: int = 0
 
     @property
     def is_known(self) -> bool:
         """Return whether there is an estimate for each bucket, and a gradient above the noise in one of them."""
         return not any(isnan(own.noise_scale) for own in self.buckets) and any(own.weight for own in self.buckets)
 
-    def progress(self, levels: Sequence[int]) -> float:
+    def progress(self, levels: Sequence[int], batch: float = 1) -> float:
         """Return how far an iteration with these levels gets, beside one at full depth, from 0 to 1.
 
         It is the mean over the buckets by their weights, where each number of contributors has the best rate for it
-        (McCandlish et al. 2018, equation 2.10). There may be other numbers of workers than in the training. Raises
-        `UsageError` if some bucket has no estimate yet, or no gradient exceeds its noise.
+        (McCandlish et al. 2018, equation 2.10). There may be other numbers of workers than in the training. `batch`:
+        share of its batch that each worker takes. Raises `UsageError` if some bucket has no estimate yet, or no
+        gradient exceeds its noise.
         """
         self._require_known()
-        gained = (own.weight * own.progress(contributors(levels, own.bucket), len(levels)) for own in self.buckets)
+        counts = [batch * contributors(levels, own.bucket) for own in self.buckets]
+        gained = (own.weight * own.progress(c, len(levels)) for own, c in zip(self.buckets, counts, strict=True))
         return sum(gained) / sum(own.weight for own in self.buckets)
 
     def rounded(self) -> Efficiency:
@@ -84,6 +91,17 @@ class NoiseEstimate:
         # A noise scale that is not finite has weight 0, so the number for it is of no importance.
         scales = (own.noise_scale if isfinite(own.noise_scale) else _TOTAL for own in self.buckets)
         return Efficiency(tuple(round(1000 * min(scale, _TOTAL)) for scale in scales), weights)
+
+    def payoffs(self, times: Sequence[int] = (), workers: int = 0) -> tuple[Payoff, ...]:
+        """Return what ways of choosing levels cost and gain; raise `UsageError` as `progress`, or if times are unknown.
+
+        `times, workers`: time of a block by level, and number of workers; by default the estimate's own.
+        """
+        times, workers = times or self.times, workers or self.workers
+        if len(times) != len(self.buckets) or min(*times, workers) < 1:
+            message = "give a time of at least 1 for each level, and the number of workers"
+            raise UsageError(message, code="wrong-order", path="times")
+        return payoffs(self.rounded(), times, workers)
 
     def _require_known(self) -> None:
         if not self.is_known:
@@ -96,10 +114,14 @@ class NoiseEstimate:
         rows = [("bucket", "noise scale", "error", "weight", "estimates")]
         for own in self.buckets:
             share = "?" if isnan(own.noise_scale) else f"{own.weight / total:.1%}"
-            scale = "?" if isnan(own.noise_scale) else f"{own.noise_scale:.3g}"
+            scale = "?" if isnan(own.noise_scale) else f"{'<= ' * own.alone}{own.noise_scale:.3g}"
             error = f"{own.error:.2g}" if isfinite(own.error) else "?"
             rows.append((str(own.bucket), scale, error, share, str(own.estimates)))
-        return "\n".join(aligned(rows))
+        lines = aligned(rows)
+        if self.times and self.is_known:
+            table = [PAYOFF_HEADS, *(payoff.cells for payoff in self.payoffs())]
+            lines += ["", *aligned(table, left=len(PAYOFF_HEADS) - 1)]
+        return "\n".join(lines)
 
 
 class _Moments:
@@ -141,7 +163,7 @@ class GradientNoise:
 
     def __init__(self, depth: int, every: int = 1, keep: float = KEEP) -> None:
         self.every = every
-        self._moments = [_Moments(keep) for _ in range(depth)]
+        self._moments, self._alone = ([_Moments(keep) for _ in range(depth)] for _ in range(2))
         self._earlier: dict[int, tuple[float, list[Tensor]]] = {}
 
     def is_due(self, iteration: int) -> bool:
@@ -159,20 +181,25 @@ class GradientNoise:
         their mean gradient, in pieces.
         """
         square = sum(map(squared_length, mean))
-        moments = self._moments[bucket - 1]
         if count > 1:
             trace = (own_square - square) * count / (count - 1)
-            moments.add(trace, square - trace / count)
+            self._moments[bucket - 1].add(trace, square - trace / count)
         elif count and (earlier := self._earlier.pop(bucket, None)) is not None:
             # Two iterations in a row are two samples of about the same gradient, whose product is its squared length.
             both = sum(_product(own, other) for own, other in zip(mean, earlier[1], strict=True))
-            moments.add((square + earlier[0]) / 2 - both, both)
+            self._alone[bucket - 1].add((square + earlier[0]) / 2 - both, both)
         elif count:
             self._earlier[bucket] = square, [piece.detach().clone() for piece in mean]
 
     def estimate(self) -> NoiseEstimate:
-        """Return what is known now."""
-        return NoiseEstimate(tuple(own.noise(bucket) for bucket, own in enumerate(self._moments, 1)))
+        """Return what is known now: by iterations of several contributors, where a bucket has had any."""
+        pairs = enumerate(zip(self._moments, self._alone, strict=True), 1)
+        return NoiseEstimate(
+            tuple(
+                own.noise(at) if own.count else replace(lone.noise(at), alone=lone.count > 0)
+                for at, (own, lone) in pairs
+            )
+        )
 
 
 def squared_length(gradient: Tensor) -> float:

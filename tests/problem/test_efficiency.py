@@ -1,0 +1,67 @@
+"""What levels cost and gain: the rule that tells whether they pay, against all levels and against its theory."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import combinations_with_replacement, pairwise
+from random import Random
+
+import pytest
+
+from jigsaw_opt.problem.efficiency import Efficiency, Payoff, payoffs
+
+
+def drawn(seed: int) -> tuple[Efficiency, list[int], int]:
+    draw = Random(seed)
+    depth, workers = draw.randint(1, 4), draw.randint(2, 5)
+    noise = tuple(draw.randint(0, 40_000) for _ in range(depth))
+    times = [draw.randint(1, 50)]
+    for _ in range(depth - 1):
+        times.append(times[-1] + draw.randint(0, 50))
+    return Efficiency(noise, tuple(draw.randint(1, 1000) for _ in range(depth))), times, workers
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_last_way_takes_least_time_for_progress_of_all_levels(seed: int) -> None:
+    efficiency, times, workers = drawn(seed)
+    every = combinations_with_replacement(range(1, len(times) + 1), workers)
+    costs = {
+        levels: Fraction(sum(times[level - 1] for level in levels), efficiency.progress(levels))
+        for levels in every
+        if levels[-1] == len(times)
+    }
+    found = payoffs(efficiency, times, workers)
+    assert min(costs[tuple(sorted(way.levels))] for way in found) == min(costs.values())
+    for way in found:
+        assert way.time == Fraction(sum(times[level - 1] for level in way.levels), workers * times[-1])
+        assert way.progress == Fraction(efficiency.progress(way.levels), efficiency.most)
+        # The progress of a batch is concave in its size, so a smaller one never makes less than its share.
+        assert way.smaller_batch >= way.time - Fraction(1, 10**5)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_with_equal_noise_and_weights_like_times_a_smaller_batch_is_better(seed: int) -> None:
+    _, times, workers = drawn(seed)
+    backward = [times[0], *(high - low for low, high in pairwise(times))]
+    noise = (1000 + 700 * seed,) * len(times)
+    with_forward = [sum(backward) // 2 + time for time in times]
+    for way in payoffs(Efficiency(noise, tuple(backward)), with_forward, workers)[1:]:
+        assert way.progress <= way.smaller_batch + Fraction(1, 10**5)
+
+
+def test_with_nothing_but_noise_two_levels_pay_where_the_weight_of_the_output_exceeds_its_time() -> None:
+    endless = 10**9
+    for weight, word in ((34, "pays"), (32, "does not pay: fewer iterations at full depth make more progress")):
+        found = payoffs(Efficiency((endless, endless), (weight, 100 - weight)), (33, 100), 4)
+        assert [way.verdict for way in found if way.levels == (1, 1, 2, 2)] == [word]
+
+
+def test_the_verdict_names_what_pays_more() -> None:
+    def way(time: int, progress: int, smaller: int) -> Payoff:
+        return Payoff((1, 1, 2), Fraction(time, 10), Fraction(progress, 10), Fraction(smaller, 10))
+
+    assert way(10, 10, 10).verdict == "full depth"
+    assert way(5, 5, 6).verdict == "does not pay: fewer iterations at full depth make more progress"
+    assert way(5, 6, 6).verdict == "does not pay: a smaller batch at full depth makes more progress"
+    assert way(5, 7, 6).verdict == "pays"
+    assert way(5, 7, 6).cells == ("1x2 2x1", "50.0%", "70.0%", "60.0%", "0.71", "pays")
