@@ -100,7 +100,7 @@ class NoiseEstimate:
         times, workers = times or self.times, workers or self.workers
         if len(times) != len(self.buckets) or min(*times, workers) < 1:
             message = "give a time of at least 1 for each level, and the number of workers"
-            raise UsageError(message, code="wrong-order", path="times")
+            raise wrong_order("times", message)
         return payoffs(self.rounded(), times, workers)
 
     def _require_known(self) -> None:
