@@ -227,9 +227,10 @@ class ProgressLimit:
 def progress_of(instance: Instance, plan: Plan) -> dict[str, float]:
     """Return the mean progress of the iterations of a plan, by name of the jobs whose models have an efficiency.
 
-    The plan is correct; of a cyclic one the period counts.
+    It is beside a step with whole gradients at full depth. The plan is correct; of a cyclic one the period counts.
     """
     models = {job.name: instance.models[job.model].efficiency for job in instance.data_parallel_jobs}
+    steps = {job.name: job.exchange.progress for job in instance.data_parallel_jobs if job.exchange is not None}
     made, most = Counter[str](), Counter[str]()
     for _, _, phase in plan.all_phases():
         for job in phase.data_parallel_jobs:
@@ -238,7 +239,7 @@ def progress_of(instance: Instance, plan: Plan) -> dict[str, float]:
                 kinds = Counter(job.levels).items()
                 made[job.name] += repeats * sum(times * efficiency.progress(levels) for levels, times in kinds)
                 most[job.name] += repeats * len(job.levels) * efficiency.most
-    return {name: made[name] / whole for name, whole in most.items() if whole}
+    return {name: made[name] * steps.get(name, MILLION) / (MILLION * whole) for name, whole in most.items() if whole}
 
 
 @lru_cache(maxsize=4096)

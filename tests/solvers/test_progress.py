@@ -22,6 +22,7 @@ from jigsaw_opt.problem import (
     FullDepth,
     Instance,
     Job,
+    JobExchange,
     Link,
     Model,
     OperationGraph,
@@ -255,6 +256,9 @@ def test_what_iterations_are_worth_is_told(kind: str, tmp_path: Path, capsys: py
     worth = Fraction(sum(map(NOISY.progress, rows)), len(rows) * NOISY.most)
     assert Fraction(9, 10) <= worth < 1
     assert progress_of(instance, plan) == {"j": float(worth)}
+    sparse = replace(jobs[0], exchange=JobExchange(progress_ppm=900_000))
+    told = progress_of(replace(instance, jobs=(sparse, jobs[1])), plan)
+    assert told == {"j": pytest.approx(0.9 * float(worth), rel=1e-12)}
     assert explain(instance, plan, "other").progress() == {}
     files = [str(tmp_path / "i.json"), str(tmp_path / "p.json")]
     save_instance(instance, files[0])
