@@ -34,9 +34,8 @@ def print_explanation(explanation: Explanation) -> None:
     else:
         print_job(explanation)
     for name, progress in explanation.progress().items():
-        print(
-            f"Progress of {called('job', printable(name))}: {100 * progress:.1f} % of a step at full depth with whole gradients."
-        )
+        told = f"{100 * progress:.1f} % of a step with whole gradients at full depth"
+        print(f"Progress of {called('job', printable(name))}: {told}.")
 
 
 def _print_overview(explanation: Explanation) -> None:
