@@ -88,6 +88,38 @@ def loaded() -> list[float]:
     return [float(p) for p in model.parameters()]
 
 
+def set_back() -> list[Any]:
+    """What is told where an iteration is set back within local steps, and the same numbers after an average."""
+    model = jigsaw_opt.PartialBackprop(Slopes(), ["late"], "full", average_every=4)
+    optimiser = torch.optim.SGD(model.parameters(), 0.5)
+
+    def train(iterations: int) -> None:
+        for _ in range(iterations):
+            model(torch.full((1, 1), slope(model.iteration, dist.get_rank()))).sum().backward()
+            optimiser.step()
+            optimiser.zero_grad()
+
+    train(6)
+    model.iteration = 0
+    told_of = [told(lambda: train(1)), told(model.average_parameters)]
+    model.iteration = 6
+    model.average_parameters()
+    model.iteration = 0
+    train(3)
+    model.average_parameters()
+    return [*told_of, [float(p) for p in model.parameters()]]
+
+
+def loaded_once() -> None:
+    """Load parameters on one rank alone."""
+    model = jigsaw_opt.PartialBackprop(Slopes(), ["late"], "full", average_every=3)
+    for _ in range(2):
+        model(torch.ones(1, 1)).sum().backward()
+        if dist.get_rank() == 1 and model.iteration == 1:
+            model.load_state_dict(model.state_dict())
+    model.average_parameters()
+
+
 def sharded() -> None:
     model = jigsaw_opt.PartialBackprop(Slopes(), ["late"], average_every=2)
     fully_shard(model, mesh=init_device_mesh("cpu", (3,)))(torch.ones(1, 1))
@@ -108,6 +140,8 @@ def peers() -> dict[str, Any]:
         "uneven": [trained(UNEVEN, every, 7, debug=1) for every in (2, 4)],
         "accumulated": accumulated(),
         "loaded": loaded(),
+        "set back": set_back(),
+        "loaded once": told(loaded_once),
         "sharded": told(sharded),
         "other": told(lambda: trained(ROTATION, 2 + dist.get_rank() // 2, 6)),
     }
@@ -157,6 +191,18 @@ def test_batches_of_an_iteration_add_up(found: list[dict[str, Any]]) -> None:
 
 def test_parameters_that_are_loaded_are_those_in_common(found: list[dict[str, Any]]) -> None:
     assert all(rank["loaded"] == [8, 8] for rank in found)
+
+
+def test_iterations_are_set_back_from_parameters_in_common_alone(found: list[dict[str, Any]]) -> None:
+    numbers = with_averaged_gradients(((2, 2, 2),), 6)[0] + with_averaged_gradients(((2, 2, 2),), 3)[0]
+    for rank in found:
+        *told_of, there = rank["set back"]
+        assert all("average_parameters()" in text for text in told_of) and there == pytest.approx([numbers, numbers])
+
+
+def test_parameters_that_are_loaded_on_one_rank_alone_are_refused(found: list[dict[str, Any]]) -> None:
+    for rank in found:
+        require_data(rank["loaded once"], "at iteration 0 on ranks 0, 2; at iteration 1 on rank 1")
 
 
 def test_processes_with_other_numbers_of_local_steps_raise(found: list[dict[str, Any]]) -> None:

@@ -223,11 +223,53 @@ def test_variances_are_those_of_the_page(
     assert found == pytest.approx([trace * own for trace, own in zip(TRACES, variances, strict=True)], rel=0.07)
 
 
+def test_a_momentum_of_one_sums_up_samples() -> None:
+    gradients, own = torch.ones(5, 2).double(), nn.Parameter(torch.zeros(2).double())
+    found = adapted(torch.optim.SGD([own], 0.1, momentum=1.0), 0.0, gradients)
+    sums = [sum(SHARES[: step + 1]) for step in range(5)]
+    assert [float(p[0]) for p in found] == pytest.approx([-0.1 * sum(sums[: step + 1]) for step in range(5)])
+
+
+def kept_means(losses: dict[int, float], set_back: bool) -> list[list[float]]:
+    """Gradients of the early weight in iterations that rank 0 always reaches, and rank 1 in the first two alone."""
+    model = PartialBackprop(
+        nn.Sequential(nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)),
+        ["1"],
+        lambda iteration, worker: 1 if worker and iteration > 1 else 2,
+        kept_decay=0.5,
+    )
+    with torch.no_grad():
+        model.module[1].weight.fill_(1.0)
+    found = []
+    for batch in range(6):
+        if set_back and batch == 5:
+            model.iteration = 2
+        loss = model(torch.full((1, 1), 2.0 + 4 * dist.get_rank())).sum()
+        (loss * losses.get(batch, 1.0) if dist.get_rank() else loss).backward()
+        found.append([float(p.grad) for p in list(model.parameters())[:1] if p.grad is not None])
+        model.zero_grad()
+    return found
+
+
+def doubtful() -> list[list[list[float]]]:
+    return [kept_means({}, False), kept_means({}, True), kept_means({1: math.inf}, False)]
+
+
+def test_no_gradient_is_kept_that_is_not_finite_or_of_a_later_iteration() -> None:
+    """Rank 0 has the gradient 2 and rank 1, of age 0 in the first two iterations, the gradient 6."""
+    means = [[(2 + 6 * 0.5**age) / (1 + 0.5**age)] for age in (0, 0, 1, 2, 3, 4)]
+    for plain, set_back, overflown in run_group(doubtful, 2):
+        assert plain == [pytest.approx(own) for own in means]
+        assert set_back == [*(pytest.approx(own) for own in means[:5]), [2.0]]
+        assert overflown == [[4.0], [math.inf], [2.0], [2.0], [2.0], [2.0]]
+
+
 def test_samples_and_decays_out_of_range_are_refused() -> None:
     assert [contributor_share([1, 3, 2, 0], [4, 2, 2, 9], bucket) for bucket in (1, 2, 3)] == [1.0, 0.5, 0.25]
     case = CASES["skips"]
-    with misuse("out-of-range samples"):
-        prepared().samples = 0
+    for samples in (0, True, 2**63, 1.0):
+        with misuse("out-of-range samples"):
+            prepared().samples = samples  # type: ignore[assignment]
     with misuse("out-of-range kept_decay"):
         PartialBackprop(built(case), case.cuts, kept_decay=1.5)
     with misuse("not-together kept_decay"):

@@ -89,7 +89,7 @@ class AdaptedSteps:
     def _count_in_sgd(self, group: dict[str, Any], share: float, own: Sequence[nn.Parameter]) -> None:
         """Have weights of gradients sum up to 1 / (1 - momentum), as at full depth."""
         decay = group["momentum"] ** share
-        weight = (1 - decay) / (1 - group["momentum"])
+        weight = share if decay == 1 else (1 - decay) / (1 - group["momentum"])  # its limit where nothing decays
         self._change(group, momentum=decay, weight_decay=group["weight_decay"] * weight)
         for parameter in own:
             self._undo.append(partial(setattr, parameter, "grad", parameter.grad))
@@ -131,7 +131,7 @@ class StepAdapting(ModuleWrapper, ABC):
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """Load one of the module, the same in all processes."""
-        self._peers.local.forget()
+        self._peers.forget()
         return super().load_state_dict(*args, **kwargs)
 
     def describe(self) -> Description:
@@ -155,8 +155,9 @@ class StepAdapting(ModuleWrapper, ABC):
 
     @samples.setter
     def samples(self, samples: int | None) -> None:
-        if samples is not None and (not isinstance(samples, int) or samples < 1):
-            raise out_of_range("samples", f"a gradient is a mean of a whole number of samples, not {samples!r}")
+        if samples is not None and (not isinstance(samples, int) or samples is True or not 1 <= samples < 2**63):
+            message = f"a gradient is a mean of a whole number of samples, at least 1 and below 2^63, not {samples!r}"
+            raise out_of_range("samples", message)
         self._peers.samples = samples
 
     def parameter_groups(self) -> list[dict[str, list[nn.Parameter]]]:

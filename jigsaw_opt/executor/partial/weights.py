@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from jigsaw_opt.errors import out_of_range
 
@@ -43,11 +43,20 @@ class GradientWeights:
                 weights[worker] = n * self.decay ** (iteration - last)
         return weights
 
-    def note(self, iteration: int, levels: Sequence[int], samples: Sequence[int]) -> None:
-        """Note whose gradients have been kept in an iteration."""
+    def follow(self, iteration: int) -> None:
+        """Forget kept gradients where an iteration is not the next one, for their ages are not known then."""
+        if iteration != self.noted + 1:
+            self._last.clear()
+
+    def note(self, iteration: int, levels: Sequence[int], samples: Sequence[int], lost: Container[int] = ()) -> None:
+        """Note whose gradients have been kept in an iteration; `lost`: the buckets whose mean was not finite."""
         self.noted = iteration
         for worker, level in enumerate(levels if self.decay else ()):
-            self._last |= {(worker, bucket): (iteration, samples[worker]) for bucket in range(2, level + 1)}
+            for bucket in range(2, level + 1):
+                # Somebody's gradient may be the reason, and all processes know the mean alone.
+                self._last.pop((worker, bucket), None)
+                if bucket not in lost:
+                    self._last[worker, bucket] = iteration, samples[worker]
 
     def __str__(self) -> str:
         """Return what the processes compare."""

@@ -102,11 +102,13 @@ class Workers:
                 self._require_exchange(what)
         if self.count > 1 and self.local.is_due(iteration, parts.buckets):
             self.average_parameters(module, parts, iteration, rule)
+        self.local.latest = iteration
 
     def average_parameters(self, module: nn.Module, parts: ModelParts, iteration: int, rule: LevelRule) -> None:
         """Average parameters after local steps; raise where the processes are not at the same iteration."""
         if self.count == 1 or self.local.first is None:
             return
+        self.local.require_onward(iteration)
         levels = [rule(number) for number in range(self.local.first, iteration)]
         facts = self._pass_facts(module, iteration, rule(iteration))
 
@@ -142,6 +144,12 @@ class Workers:
         require_batches(module, self.group, has_batch=True)
         own_group(self.group)  # all processes make it now, and none in a backward pass
         return split_alike(module, order, cuts, self.group)
+
+    def forget(self) -> None:
+        """Know of no earlier gradients and of no common parameters, for parameters are others now."""
+        self.local.forget()
+        self.noise.forget_earlier()
+        self._weights = GradientWeights(self._weights.decay)
 
     def train(self, module: nn.Module, parts: ModelParts) -> None:
         """Take account of which parameters of the module are trained now, and of their types and devices."""
@@ -202,6 +210,7 @@ class Workers:
             raise not_together("samples", "the noise of gradients is measured where workers count alike")
         if self._weights.decay and self._weights.noted == iteration:
             raise unsupported("kept_decay", "gradients are kept of one averaged backward pass in an iteration")
+        self._weights.follow(iteration)
 
     def require_cleared(self, trained: Sequence[nn.Parameter]) -> None:
         """Raise `UsageError` where gradients are kept and those of an earlier iteration are still there."""
@@ -219,7 +228,8 @@ class Workers:
         running.average.finish()
         self._ended = running.average.ended
         self._levels = left = without(forward.levels, self._ended)
-        self._weights.note(forward.iteration, left, self._samples)
+        lost = {run.bucket for run in self._runs if not run.is_finite()} if self._weights.decay else set()
+        self._weights.note(forward.iteration, left, self._samples, lost)
         if is_measured:
             for bucket, group in groupby(self._runs, lambda run: run.bucket):
                 runs = list(group)
@@ -287,6 +297,7 @@ class Workers:
             facts["broadcast_buffers"] += "".join(f", {name} {tuple(b.shape)}" for name, b in module.named_buffers())
         facts["samples"] = "alike" if self.samples is None else "given"
         facts["kept gradients"] = str(self._weights)
+        facts["parameters in common"] = f"at iteration {self.local.first}"
         facts["communication hook"] = "none" if self.hook is None else self.hook.name
         return facts
 
