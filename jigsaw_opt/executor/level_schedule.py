@@ -83,7 +83,8 @@ class LevelSchedule:
         if self.full_every < 0:
             raise out_of_range("full_every", f"a number of iterations is at least 0, not {self.full_every}")
         if self.freeze_from is not None and not 0 <= self.freeze_from < self.iterations:
-            message = f"parts are frozen from an iteration before the end, {self.iterations}, not {self.freeze_from}"
+            end = f"{self.iterations}, not {self.freeze_from}" if self.iterations else "and `iterations` is not given"
+            message = f"parts are frozen from an iteration before the end, {end}"
             raise out_of_range("freeze_from", message)
 
     def levels(self, iteration: int) -> tuple[int, ...]:

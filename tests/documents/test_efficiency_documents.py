@@ -47,6 +47,8 @@ def test_what_is_wrong_is_told(pair_path: Path, efficiency: dict[str, Any], path
 
 
 def test_a_part_checks_its_efficiency(pair: Instance) -> None:
+    with refuses("wrong-type Model.efficiency", naming=("an Efficiency",)):
+        replace(pair.models["net"], efficiency={})  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="must have 2 items"):
         replace(pair.models["net"], efficiency=Efficiency((1,), (1,)))
 

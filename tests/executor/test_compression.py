@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import jigsaw_opt
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.executor.exchange.compression import CompressedExchange
+from jigsaw_opt.executor.exchange.compression import BLOCK, CompressedExchange
 from jigsaw_opt.executor.processes import run_group
 from tests.refusals import misuse, require_data
 
@@ -233,6 +233,18 @@ def test_what_is_held_back_of_a_parameter_waits_for_its_next_gradient(found: lis
 def test_processes_with_other_hooks_raise(found: list[dict[str, Any]]) -> None:
     for rank in found:
         require_data(rank["refused"], "EightBit() on rank 0", "TopK(1/100) on ranks 1, 2")
+
+
+@pytest.mark.parametrize(("dtype", "size"), [(torch.float64, 1e60), (torch.float64, 1e-60), (torch.float32, 1.0)])
+def test_factors_of_eight_bits_have_the_range_of_the_numbers(dtype: torch.dtype, size: float) -> None:
+    """A factor of 4 bytes would overflow from 4e40 on, and be 0 below 1e-43."""
+    exact = torch.linspace(-1, 1, 2 * BLOCK, dtype=dtype).mul_(size).view(2, BLOCK)
+    rest = exact.clone()
+    message = jigsaw_opt.EightBit._message(rest)
+    found = jigsaw_opt.EightBit._numbers(message, dtype)
+    assert message.shape == (2, BLOCK + dtype.itemsize)
+    assert 0 < float((found - exact).abs().max()) <= 1.001 * size / 254
+    assert torch.equal(rest, exact - found)
 
 
 @pytest.mark.parametrize("share", ["0", "-1/2", "3/2", "1/0", "half", 0.5, 1])

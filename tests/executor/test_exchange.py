@@ -282,6 +282,8 @@ def test_parts_are_frozen_one_after_the_other() -> None:
     for wrong in ({"freeze_from": 9, "iterations": 9}, {"freeze_from": -1, "iterations": 9}):
         with misuse("out-of-range freeze_from"):
             LevelSchedule(4, 2, **wrong)
+    with misuse("out-of-range freeze_from", naming=("`iterations` is not given",)):
+        LevelSchedule(4, 2, freeze_from=3)
     with misuse("out-of-range full_every"):
         LevelSchedule(4, 2, full_every=-1)
 

@@ -221,9 +221,9 @@ def test_what_does_not_go_with_local_steps_is_refused() -> None:
     with misuse("not-together efficiency_every"):
         jigsaw_opt.PartialBackprop(network, ["1"], average_every=2, efficiency_every=1)
     model = jigsaw_opt.PartialBackprop(network, ["1"], average_every=2)
-    with misuse("not-together hook"):
+    with misuse("not-together hook", naming=("leave out a communication hook",)):
         model.register_comm_hook(None, jigsaw_opt.EightBit())
-    with misuse("not-together join"), model.join():
+    with misuse("not-together join", naming=("leave out join",)), model.join():
         pass
     with misuse("not-together kept_decay"):
         jigsaw_opt.PartialBackprop(network, ["1"], average_every=2, kept_decay=0.5)

@@ -143,6 +143,9 @@ def test_what_is_not_known_is_said() -> None:
         estimate((1, 1), (nan, 0)).progress([2])
     with misuse("wrong-order efficiency", naming=("noise",)):
         estimate((inf, 0)).rounded()
+    for levels in ([], [0, 1], [1, 3]):
+        with misuse("out-of-range levels", naming=("1 to 2", str(levels))):
+            estimate((1, 1), (1, 1)).progress(levels)
     with misuse("wrong-order efficiency_every"):
         PartialBackprop(Product(), []).efficiency()
     with misuse("wrong-type cuts"):

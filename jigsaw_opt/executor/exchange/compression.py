@@ -25,7 +25,7 @@ from jigsaw_opt.problem.costs import ceil_fraction
 
 _Group = dist.ProcessGroup | None
 BLOCK = 256
-"""Numbers that share a factor in `EightBit`, which adds 4 bytes to them."""
+"""Numbers that share a factor in `EightBit`, which adds 4 bytes to them, or 8 where the numbers have 8."""
 
 
 class CompressedExchange(ABC):
@@ -208,7 +208,8 @@ class EightBit(CompressedExchange):
 
     def _exchange(self, own: Tensor | None, like: Tensor, ranks: Sequence[int], group: _Group) -> Tensor:
         blocks = -(-like.numel() // BLOCK)
-        message = torch.zeros(blocks, BLOCK + 4, dtype=torch.uint8, device=like.device)
+        factor = torch.promote_types(like.dtype, torch.float32).itemsize
+        message = torch.zeros(blocks, BLOCK + factor, dtype=torch.uint8, device=like.device)
         pieces = dict(zip(ranks, torch.tensor_split(message, len(ranks)), strict=True))
         if own is not None:
             padded = nn.functional.pad(own, (0, blocks * BLOCK - own.numel())).view(blocks, BLOCK)
@@ -231,15 +232,17 @@ class EightBit(CompressedExchange):
 
         Numbers of a block that is not finite are lost, but not the factor, so all processes see it.
         """
-        factors = (blocks.abs().amax(1) / 127).float().contiguous()
-        codes = (blocks / factors.to(blocks.dtype).unsqueeze(1)).nan_to_num_(0, 127, -127).round_().clamp_(-127, 127)
-        found = torch.cat([codes.to(torch.int8).view(torch.uint8), factors.view(torch.uint8).view(-1, 4)], 1)
+        factors = (blocks.abs().amax(1) / 127).contiguous()
+        codes = (blocks / factors.unsqueeze(1)).nan_to_num_(0, 127, -127).round_().clamp_(-127, 127)
+        found = torch.cat(
+            [codes.to(torch.int8).view(torch.uint8), factors.view(torch.uint8).view(-1, factors.itemsize)], 1
+        )
         blocks -= cls._numbers(found, blocks.dtype)
         return found
 
     @staticmethod
     def _numbers(message: Tensor, dtype: torch.dtype) -> Tensor:
         """Return the blocks of numbers that stand in a message."""
-        codes, factors = torch.split(message, [BLOCK, 4], dim=1)
-        numbers = factors.reshape(-1).view(torch.float32).unsqueeze(1)
+        codes, factors = message[:, :BLOCK], message[:, BLOCK:]
+        numbers = factors.contiguous().view(torch.float32 if factors.shape[1] == 4 else torch.float64)
         return codes.view(torch.int8).to(dtype) * numbers.to(dtype)

@@ -15,7 +15,7 @@ from math import inf, isfinite, isnan, nan, sqrt
 import torch
 from torch import Tensor
 
-from jigsaw_opt.errors import wrong_order
+from jigsaw_opt.errors import out_of_range, wrong_order
 from jigsaw_opt.executor.partial.parts import aligned
 from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.efficiency import PAYOFF_HEADS, Efficiency, Payoff, payoffs
@@ -75,10 +75,13 @@ class NoiseEstimate:
 
         It is the mean over the buckets by their weights, where each number of contributors has the best rate for it
         (McCandlish et al. 2018, equation 2.10). There may be other numbers of workers than in the training. `batch`:
-        share of its batch that each worker takes. Raises `UsageError` if some bucket has no estimate yet, or no
-        gradient exceeds its noise.
+        share of its batch that each worker takes. Raises `UsageError` if some bucket has no estimate yet, no gradient
+        exceeds its noise, or a level is out of range.
         """
         self._require_known()
+        if not levels or not all(1 <= level <= len(self.buckets) for level in levels):
+            told = f"levels are one or more integers from 1 to {len(self.buckets)}, one for each worker"
+            raise out_of_range("levels", f"{told}, not {list(levels)}")
         counts = [batch * contributors(levels, own.bucket) for own in self.buckets]
         gained = (own.weight * own.progress(c, len(levels)) for own, c in zip(self.buckets, counts, strict=True))
         return sum(gained) / sum(own.weight for own in self.buckets)

@@ -89,7 +89,7 @@ class AdaptedSteps:
     def _count_in_sgd(self, group: dict[str, Any], share: float, own: Sequence[nn.Parameter]) -> None:
         """Have weights of gradients sum up to 1 / (1 - momentum), as at full depth."""
         decay = group["momentum"] ** share
-        weight = share if decay == 1 else (1 - decay) / (1 - group["momentum"])  # its limit where nothing decays
+        weight: Any = share if decay == 1 else (1 - decay) / (1 - group["momentum"])  # its limit where nothing decays
         self._change(group, momentum=decay, weight_decay=group["weight_decay"] * weight)
         for parameter in own:
             self._undo.append(partial(setattr, parameter, "grad", parameter.grad))

@@ -44,6 +44,8 @@ from jigsaw_opt.executor.partial.weights import GradientWeights, contributor_sha
 from jigsaw_opt.problem.costs import contributors
 
 _LOCAL = "with average_every above 1 workers exchange no gradients, have whole parameters and do all iterations"
+_TOLD = {"hook": "a communication hook", "levels": "a plan that is followed", "module": "FSDP"}
+"""Arguments that do not go with it and have other names in a sentence."""
 
 
 class Workers:
@@ -66,7 +68,7 @@ class Workers:
         average_every: int,
     ) -> None:
         if kept_decay and noise.every:
-            raise not_together("kept_decay", "the noise of gradients is measured where none is kept")
+            raise not_together("kept_decay", "with efficiency_every no gradients are kept: leave out kept_decay")
         self.group, self._broadcast_buffers, self.noise = group, broadcast_buffers, noise
         self.rank, self.count = place_in(group)
         self.hook: CommunicationHook | None = None
@@ -90,7 +92,7 @@ class Workers:
 
     def _require_exchange(self, what: str) -> None:
         if self.local.every > 1:
-            raise not_together(what, _LOCAL)
+            raise not_together(what, f"{_LOCAL}: leave out {_TOLD.get(what, what)}")
 
     def begin_iteration(
         self, module: nn.Module, parts: ModelParts, iteration: int, rule: LevelRule, turns: Turns | None

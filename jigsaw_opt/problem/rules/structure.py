@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cache
 from typing import Any
 
-from jigsaw_opt.errors import Code, InvalidInputError, Problem
+from jigsaw_opt.errors import Code, InvalidInputError, Problem, with_article
 from jigsaw_opt.problem.depth import Depth, DepthPlugin, plugins
 from jigsaw_opt.problem.rules.keyed import KINDS, Keyed
 from jigsaw_opt.problem.rules.report import Place, Report, describe, quoted
@@ -238,7 +238,7 @@ def _part(name: str) -> Check:
 
     def check(value: Any, place: Place, report: Report) -> None:
         if not isinstance(value, Keyed) or value.definition != name:
-            _wrong(value, place, report, " or ".join(f"a {kind}" for kind in KINDS[name]))
+            _wrong(value, place, report, " or ".join(map(with_article, KINDS[name])))
 
     return check
 
