@@ -232,21 +232,16 @@ def test_a_momentum_of_one_sums_up_samples() -> None:
 
 def kept_means(losses: dict[int, float], set_back: bool) -> list[list[float]]:
     """Gradients of the early weight in iterations that rank 0 always reaches, and rank 1 in the first two alone."""
-    model = PartialBackprop(
-        nn.Sequential(nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)),
-        ["1"],
-        lambda iteration, worker: 1 if worker and iteration > 1 else 2,
-        kept_decay=0.5,
-    )
-    with torch.no_grad():
-        model.module[1].weight.fill_(1.0)
+    network = nn.Sequential(nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False))
+    nn.init.ones_(network[1].weight)  # type: ignore[arg-type]
+    model = PartialBackprop(network, ["1"], lambda i, worker: 1 if worker and i > 1 else 2, kept_decay=0.5)
     found = []
     for batch in range(6):
         if set_back and batch == 5:
             model.iteration = 2
         loss = model(torch.full((1, 1), 2.0 + 4 * dist.get_rank())).sum()
         (loss * losses.get(batch, 1.0) if dist.get_rank() else loss).backward()
-        found.append([float(p.grad) for p in list(model.parameters())[:1] if p.grad is not None])
+        found.append([float(p.grad) for p in network[0].parameters() if p.grad is not None])
         model.zero_grad()
     return found
 
