@@ -180,7 +180,11 @@ def _data(setting: Setting, outcome: SimulationOutcome, summary: SimulationSumma
         "gpus": setting.gpu_count,
         "end": outcome.end_us,
         "summary": [
-            (with_efficiency(MEASURES[name].name, setting.efficiency, name), *MEASURES[name][1:], value)
+            (
+                with_efficiency(MEASURES[name].name, setting.efficiency, outcome.raw_models, name),
+                *MEASURES[name][1:],
+                value,
+            )
             for name, value in asdict(summary).items()
         ],
         "completion": sorted(completion_us(setting, record) / _HOUR_US for record in ended),

@@ -11,6 +11,7 @@ from jigsaw_opt.simulation.results.metrics import with_efficiency
 from jigsaw_opt.sweeps.advice import MEASURES as ADVICE_MEASURES
 from jigsaw_opt.sweeps.advice_words import doubt, in_percent
 from jigsaw_opt.sweeps.intervals import MeanInterval
+from jigsaw_opt.sweeps.simulations import raw_models_of
 from jigsaw_opt.system.plugins import loadable
 from jigsaw_opt.text import counted, named, printable
 from jigsaw_opt.views.measures import MEASURES
@@ -47,7 +48,7 @@ def advice_html(document: Mapping[str, Any]) -> str:
             "; ".join([*(assumed[key] for key in ("workload", "cluster") if key in assumed), simulations])
         ),
         "measures": {
-            key: with_efficiency(label, document["request"].get("efficiency", RAW), key)
+            key: with_efficiency(label, document["request"].get("efficiency", RAW), (), key)
             for key, label in ADVICE_MEASURES.items()
         },
         "meanings": {key: MEASURES[key].meaning for key in ADVICE_MEASURES},
@@ -149,7 +150,7 @@ def sweep_html(rows: Sequence[Mapping[str, Any]], assumed: Iterable[tuple[str, s
         "measures": {
             key: {
                 **MEASURES[key]._asdict(),
-                "name": with_efficiency(MEASURES[key].name, rows[0].get("efficiency", RAW), key),
+                "name": with_efficiency(MEASURES[key].name, rows[0].get("efficiency", RAW), raw_models_of(rows), key),
                 "better": _better(key),
             }
             for key in ordered

@@ -93,3 +93,5 @@ def test_a_policy_that_chooses_spb_says_so(tmp_path: Path, capsys: pytest.Captur
         assert main([*words, "--policy", policy, "-o", str(tmp_path / str(number)), "--json"]) == 0
         printed = capsys.readouterr()
         assert printed.err.count(SAID) == times and SAID not in printed.out
+        # Without an efficiency all jobs stay at full depth.
+        assert printed.err.count("workers may stop") == times

@@ -25,7 +25,7 @@ from jigsaw_opt.scheduling.policy import Observation
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.engine.simulation import Simulation
 from jigsaw_opt.simulation.results.folder import restore, snapshot
-from jigsaw_opt.simulation.results.metrics import summarise
+from jigsaw_opt.simulation.results.metrics import summarise, with_efficiency
 from jigsaw_opt.simulation.simulate import simulate
 from tests.refusals import misuse, refuses
 from tests.simulation.cases import Scripted, Watched, run
@@ -110,6 +110,9 @@ def test_the_request_says_what_iterations_count_for_and_the_summary_tells_it(tmp
         simulate(jobs, str(tmp_path / "instance.json"), policy, efficiency=counted, folder=folder)
         told = json.loads((folder / "summary.json").read_text())
         assert (told["efficiency"], told["raw_models"]) == (counted, names)
+    assert with_efficiency("cluster_efficiency", "raw", ()) == "cluster_efficiency (raw)"
+    assert with_efficiency("x", "goodput", ["small"], "cluster_efficiency") == "x (goodput; 1 model raw)"
+    assert with_efficiency("restarts", "goodput", ["small"]) == "restarts"
     with misuse("unknown-value efficiency", naming=["goodput or raw"]):
         simulate(jobs, instance, efficiency="gross")
 

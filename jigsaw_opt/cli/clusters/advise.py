@@ -92,7 +92,7 @@ def _print(found: PolicyAdvice) -> None:
         figures = (policy.figures.get(name) for name in _SHOWN)
         shown = (None if one is None else f"{one.mean:.4g}" for one in figures)
         rows.append((with_knowledge(policy.policy), len(policy.seeds), *shown, told))
-    heads = tuple(with_efficiency(name, document["request"]["efficiency"]) for name in _SHOWN)
+    heads = tuple(with_efficiency(name, document["request"]["efficiency"], advice.raw_models) for name in _SHOWN)
     print_table(("policy", "seeds", *heads, f"change of {advice.measure}"), rows, ("seeds", *heads))
     tables = {
         ("setting", "from", "to", "", f"change of {advice.measure}"): [

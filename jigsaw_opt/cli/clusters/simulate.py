@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -137,7 +137,10 @@ def _print(result: SimulationResult) -> None:
 
     measures, counted = asdict(result.summary).items(), result.setting.efficiency
     rows = [
-        (with_efficiency(name, counted), f"{value:.4f}" if isinstance(value, float) else value)
+        (
+            with_efficiency(name, counted, result.outcome.raw_models),
+            f"{value:.4f}" if isinstance(value, float) else value,
+        )
         for name, value in measures
     ]
     print_table(("measure", "value"), rows, ("value",))
@@ -147,6 +150,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
     """Simulate what has no row yet, write the page, print the means over the seeds; a signal skips the rest."""
     from jigsaw_opt.sweeps.calls import REPORT, simulate_all
     from jigsaw_opt.sweeps.folder import ROWS
+    from jigsaw_opt.sweeps.simulations import raw_models_of
 
     if arguments.until is not None or arguments.resume:
         raise not_together(
@@ -168,7 +172,9 @@ def _sweep(arguments: argparse.Namespace) -> int:
     )
     warn_of_policies(arguments.policy)
     _draw_sweep(found, arguments.output / REPORT)
-    return tell_sweep(arguments, found, partial(_print_cells, arguments.efficiency or "goodput"))
+    return tell_sweep(
+        arguments, found, partial(_print_cells, arguments.efficiency or "goodput", raw_models_of(found.rows))
+    )
 
 
 def _draw_sweep(found: SweepTables, path: Path) -> None:
@@ -184,11 +190,11 @@ def _draw_sweep(found: SweepTables, path: Path) -> None:
         note(f"wrote {path}")
 
 
-def _print_cells(efficiency: str, cells: Rows) -> None:
+def _print_cells(efficiency: str, raw_models: Sequence[str], cells: Rows) -> None:
     from jigsaw_opt.simulation.results.metrics import with_efficiency
 
     heads = ("workload", "policy", "runs", "errors", *_SHOWN)
     found = ([cell.get(head) for head in heads] for cell in cells)
     shown = ([f"{value:.4g}" if isinstance(value, float) else value for value in values] for values in found)
-    told = tuple(with_efficiency(head, efficiency) for head in heads)
+    told = tuple(with_efficiency(head, efficiency, raw_models) for head in heads)
     print_table(told, shown, told[2:])

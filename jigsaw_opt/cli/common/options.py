@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.measured.layers import LayerGraph
     from jigsaw_opt.solvers.options import Options
 
-_MAY_FALL = "workers stop backward passes early, so accuracy may fall; see docs/training-loop.md"
+_MAY_FALL = "stop backward passes early, so accuracy may fall; see docs/training-loop.md"
 
 
 def warn_of_spb(*rules: str | None) -> None:
@@ -45,7 +45,9 @@ def warn_of_levels(instance: Instance, plan: Plan) -> None:
 
 def _warn(subject: str, names: Iterable[str | None]) -> None:
     if bent := [name for name in names if name is not None]:
-        note(f"{subject} {named(bent)}: {_MAY_FALL}")
+        # Under goodput jobs stay at full depth where nothing says that less pays.
+        who = "workers may" if bent == ["goodput"] else "workers"
+        note(f"{subject} {named(bent)}: {who} {_MAY_FALL}")
 
 
 def effort(arguments: Namespace, **others: Any) -> Options:

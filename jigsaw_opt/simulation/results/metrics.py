@@ -13,7 +13,7 @@ from typing import Any
 from jigsaw_opt.simulation.engine.outages import down_gpu_us
 from jigsaw_opt.simulation.engine.records import JobRecord, SimulationOutcome
 from jigsaw_opt.simulation.engine.setting import Setting
-from jigsaw_opt.text import agreeing, printable
+from jigsaw_opt.text import agreeing, counted, printable
 
 _HOUR_US = 3_600_000_000
 
@@ -81,12 +81,13 @@ class SimulationSummary:
     availability: float
 
 
-def with_efficiency(name: str, efficiency: str, key: str = "") -> str:
+def with_efficiency(name: str, efficiency: str, raw_models: Sequence[str], key: str = "") -> str:
     """Return what a measure is called, and for cluster efficiency what iterations counted for.
 
-    `key`: its field, where `name` is another word for it.
+    `raw_models`: models counted raw where others are not. `key`: its field, where `name` is another word for it.
     """
-    return f"{name} ({efficiency})" if (key or name) == "cluster_efficiency" else name
+    raw = f"; {counted(len(raw_models), 'model')} raw" if raw_models else ""
+    return f"{name} ({efficiency}{raw})" if (key or name) == "cluster_efficiency" else name
 
 
 def raw_told(models: Sequence[str]) -> str:

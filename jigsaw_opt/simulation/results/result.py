@@ -80,7 +80,9 @@ class SimulationResult:
         counted = self.setting.efficiency
         return html_table(
             {
-                with_efficiency(name, counted): f"{value:.4g}" if isinstance(value, float) else value
+                with_efficiency(name, counted, self.outcome.raw_models): f"{value:.4g}"
+                if isinstance(value, float)
+                else value
                 for name, value in measures.items()
             }
         )
