@@ -20,7 +20,7 @@ Expression: TypeAlias = Any
 
 
 class ProgramTooLargeError(Exception):
-    """A program has more coefficients than it may have."""
+    """A program has more coefficients than it may have, or what the message says."""
 
 
 class AlgebraicModel:

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
 
 from spb.design import Design
-from spb.subjects import SUBJECTS
+from spb.subjects import SUBJECTS, Subject
 from spb_learning import measure
 from spb_progress import Judgement, Task, correlation, judge, length_of, main, predicted, rules, verdicts
 
@@ -75,7 +75,15 @@ SMALL = {"layers": 1, "width": 16, "heads": 2, "rows": 8, "positions": 8, "data"
 
 
 @pytest.mark.slow
-def test_the_ways_with_levels_alone_are_judged(tmp_path: Path) -> None:
+def _stated_blocks(subject: Subject, workers: int, repeats: int) -> dict[str, list[float]]:
+    """Return times in proportion to samples and parts, which no load of the machine changes."""
+    depth = len(subject.network(0).units)
+    times = [subject.batch / workers * (1.0 + level) for level in range(1, depth + 1)]
+    return {"block_us": times, "operations": times}
+
+
+def test_the_ways_with_levels_alone_are_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spb.design.measure_blocks", _stated_blocks)
     ways = ("smaller batch", "rotation", "rotation, equal time", "frozen from the middle", "kept gradients", "sharded")
     subject = replace(
         SUBJECTS["sources-gpt"], arguments=SMALL, iterations=20, rates=(0.001,), seeds=2, comparisons=ways

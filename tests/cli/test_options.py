@@ -11,6 +11,7 @@ from jigsaw_opt.cli import COMMANDS
 from jigsaw_opt.cli.common.arguments import Arguments, add_arguments
 from jigsaw_opt.cli.common.parser import commands_of, parser_of
 from jigsaw_opt.cli.plans.solve import _print
+from jigsaw_opt.instances import load
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
 
 OPTIONS = {
@@ -53,7 +54,7 @@ def test_advice_without_a_plan_never_names_what_was_just_done(
 ) -> None:
     arguments = parser_of(COMMANDS).parse_args(["solve", "rack/plain", "--solver", method, "--work-limit", "1"])
     result = Result(Status.UNKNOWN, stopped_by, None, 1, None, ruled_out="plans in which no job moves")
-    _print(result, arguments)
+    _print(load("rack/plain"), result, arguments)
     told = capsys.readouterr().err
     assert ("--work-limit" in told) == (stopped_by is StoppedBy.TIME) and "--seed" in told
     assert ("auto" in told) == (method != "auto") and "greedy" not in told

@@ -290,7 +290,7 @@ def test_an_exception_of_what_others_registered_names_it(
         method, pair = Search(moves=(type("Theirs", (), members),)), load("server/weighted")
     if kind == "depth rule":
         members = {"rule": "theirs", "limits": broken, "broken": broken, "__module__": __name__}
-        rule = type("Theirs", (DepthPlugin,), members)()
+        rule = dataclass(frozen=True)(type("Theirs", (DepthPlugin,), members))()
         pair = replace(pair, jobs=(replace(pair.jobs[0], depth=rule), *pair.jobs[1:]))
     with fails(PluginError, f"{kind} 'theirs'", "ZeroDivisionError: a bug of theirs"):
         solve(pair, method, Options(work_limit=0.3, threads=1))

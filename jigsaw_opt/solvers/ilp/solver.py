@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from math import ceil, inf
 from typing import ClassVar, Literal
 
-from jigsaw_opt.errors import MissingEngineError, UsageError, argument
+from jigsaw_opt.errors import MissingEngineError, TooLargeError, UsageError, argument
 from jigsaw_opt.formulations.algebra import ProgramTooLargeError
 from jigsaw_opt.formulations.ilp_timetable import IlpTimetable, build
 from jigsaw_opt.formulations.ilp_timetable.size import fewest_coefficients
@@ -87,7 +87,9 @@ def model_document(
     on_row = None if report is None else lambda rows: report(rows, False)
     try:
         program = _whole_model(operations, most_coefficients, on_row).program
-    except ProgramTooLargeError:
+    except ProgramTooLargeError as error:
+        if str(error):
+            raise TooLargeError(f"the program of instance {instance.name!r} has {error}") from None
         raise UsageError(
             f"the program of instance {instance.name!r} has more than {most_coefficients:,} coefficients, and no more "
             f"are written ({argument('most_coefficients')} raises that)",
@@ -141,7 +143,9 @@ def _model(
     on_row: Callable[[int], None] | None = None,
 ) -> IlpTimetable:
     """Return the model of plans whose objective is at most `cutoff`; times leave room beyond what `limit` asks for."""
-    if fewest_coefficients(operations) > most_coefficients or progress_sum(operations) > EXACT_IN_64_BITS:
+    if progress_sum(operations) > EXACT_IN_64_BITS:
+        raise ProgramTooLargeError("sums of progress beyond 64 bits")
+    if fewest_coefficients(operations) > most_coefficients:
         raise ProgramTooLargeError
     spans = (
         replace(it, deadline=it.deadline + ceil_div(it.deadline, _SHARE_OF_ROOM)) for it in windows(operations, limit)
@@ -174,8 +178,8 @@ def _solve(solve_state: SolveState, operations: Operations) -> StoppedBy | None:
         return solve_state.reason()
     try:
         return _search(solve_state, operations)
-    except ProgramTooLargeError:
-        solve_state.leave_out_model(f"more than {_MOST_SEARCHED:,} coefficients, or too much progress")
+    except ProgramTooLargeError as error:
+        solve_state.leave_out_model(str(error) or f"more than {_MOST_SEARCHED:,} coefficients, and no more are taken")
         return StoppedBy.MODEL_TOO_LARGE
 
 
