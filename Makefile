@@ -44,7 +44,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) -e '.[plot,torch,chakra,ray,dev]'
+	$(PIP) -e '.[plot,torch,chakra,ray,serve,dev]'
 	touch $@
 
 demo: $(VENV)/.demo
@@ -72,7 +72,7 @@ test-core: $(CORE)/.installed
 test-lowest: | $(BIN)/python
 	$(PIP) uv
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
-	$(BIN)/uv pip install --quiet --python $(LOWEST) --resolution lowest-direct -e '.[plot,chakra,test]'
+	$(BIN)/uv pip install --quiet --python $(LOWEST) --resolution lowest-direct -e '.[plot,chakra,serve,test]'
 	$(LOWEST)/bin/python -m pytest -n 2 -m "not slow"
 
 # Measures and fails nothing. Lines that run only in child processes or in compiled functions are not counted.
