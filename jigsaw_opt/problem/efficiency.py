@@ -84,8 +84,7 @@ class Payoff:
     """What levels of the workers cost and gain in each iteration, beside full depth.
 
     `levels`: level of each worker. `time, progress`: shares of the GPU-time and of the progress of full depth.
-    `smaller_batch`: progress at full depth with a batch so small that it takes this GPU-time, if that is in proportion
-    to samples.
+    `smaller_batch`: progress at full depth with a batch so small that it takes this GPU-time; 0 where none does.
     """
 
     levels: tuple[int, ...]
@@ -120,23 +119,29 @@ class Payoff:
 PAYOFF_HEADS = ("levels", "GPU-time", "progress", "by a smaller batch", "GPU-time for progress", "verdict")
 
 
-def payoffs(efficiency: Efficiency, times: Sequence[int], workers: int) -> tuple[Payoff, ...]:
+def payoffs(
+    efficiency: Efficiency, times: Sequence[int], workers: int, fixed_share: Fraction | None = None
+) -> tuple[Payoff, ...]:
     """Return what ways of choosing levels come to: full depth, a staircase, two levels, and the best one.
 
     The best one takes least GPU-time for its progress, of all in which somebody goes to full depth. `times`: time of a
-    block by level, in any unit, at least 1.
+    block by level, in any unit, at least 1. `fixed_share`: share of a block's time at full depth that does not fall
+    with the batch, from 0 to 1; where it is not known, time is assumed to be in proportion to samples.
     """
     depth = len(times)
     ways = [(depth,) * workers, staircase(depth, workers)]
     ways += [(1,) * (workers - full) + (depth,) * full for full in range(workers - 1, 0, -1)]
     ways.append(_cheapest(efficiency, times, workers))
-    return tuple(_payoff(efficiency, times, tuple(levels)) for levels in dict.fromkeys(map(tuple, ways)))
+    fixed = fixed_share or Fraction(0)
+    return tuple(_payoff(efficiency, times, tuple(levels), fixed) for levels in dict.fromkeys(map(tuple, ways)))
 
 
-def _payoff(efficiency: Efficiency, times: Sequence[int], levels: tuple[int, ...]) -> Payoff:
+def _payoff(efficiency: Efficiency, times: Sequence[int], levels: tuple[int, ...], fixed: Fraction) -> Payoff:
     workers, most = len(levels), efficiency.most
     time = Fraction(sum(times[level - 1] for level in levels), workers * times[-1])
-    smaller = efficiency.progress([len(times)] * workers, time)
+    # A block with the share b of its batch takes the share fixed + (1 - fixed) * b of its time.
+    batch = (time - fixed) / (1 - fixed) if fixed < time < 1 else Fraction(int(time))
+    smaller = efficiency.progress([len(times)] * workers, batch)
     return Payoff(levels, time, Fraction(efficiency.progress(levels), most), Fraction(smaller, most))
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from math import inf, nan
 from statistics import fmean, stdev
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +20,7 @@ from jigsaw_opt.executor.models.building import build_network, replica
 from jigsaw_opt.executor.partial import PartialBackprop
 from jigsaw_opt.executor.partial.noise import BucketNoise, GradientNoise, NoiseEstimate, squared_length
 from jigsaw_opt.executor.processes import run_group
-from jigsaw_opt.executor.profiling.efficiency import NoiseRun
+from jigsaw_opt.executor.profiling.efficiency import NoiseRun, fixed_share
 from jigsaw_opt.executor.worker import TrainingRecipe
 from jigsaw_opt.problem.efficiency import Efficiency, payoffs
 from tests.refusals import misuse
@@ -135,6 +137,42 @@ def test_a_running_job_says_what_pays() -> None:
     assert whole is not None and found.workers == 1
     assert (one, deep) == pytest.approx((deep / 3 * (1 + 2 * whole), deep), rel=1e-6)
     assert "full depth" in str(found)
+    assert str(found).endswith("by a smaller batch: assumes that time is in proportion to samples")
+
+
+def test_what_is_known_of_fixed_costs_is_counted_and_told() -> None:
+    found = replace(estimate((4, 1), (4, 1)), times=(60, 100), workers=2, fixed_share=0.6)
+    assert found.payoffs() == payoffs(found.rounded(), (60, 100), 2, Fraction(3, 5))
+    told = "by a smaller batch: 60.0% of the time of a block at full depth does not fall with the batch"
+    assert str(found).endswith(told)
+
+
+class Timed:
+    """Blocks that take 30 us, and 7 us for each sample; of one size it has none."""
+
+    model = SimpleNamespace(depth=3)
+
+    def __init__(self, samples: int, refused: int = 0) -> None:
+        self.draw, self.round, self.refused = lambda _: samples, 0, refused
+
+    def block(self, level: int) -> tuple[float, float]:
+        samples = self.draw(self.round)
+        assert level == 3 and samples != self.refused
+        # The first round is slow.
+        return 10.0, 20.0 + 7 * samples + 1000 * (self.round == 0)
+
+
+def test_the_fixed_share_is_where_a_line_through_two_sizes_comes_to_no_samples() -> None:
+    def of(samples: int | None, refused: int = 0) -> float | None:
+        trainee: Any = Timed(samples or 0, refused)
+        whole = trainee.draw
+        found = fixed_share(trainee, lambda _: (samples or 0) // 2, samples, 1, 3)
+        assert trainee.draw is whole
+        return found
+
+    assert of(10) == pytest.approx(0.3)
+    assert of(5) == pytest.approx(30 / 65)
+    assert of(10, refused=5) is of(1) is of(None) is None
 
 
 def test_what_is_not_known_is_said() -> None:

@@ -58,6 +58,11 @@ def units():
     model, *_ = parts()
     return model, nn.CrossEntropyLoss(), lambda count, _: (torch.randn(count, 6), torch.randint(3, (count,)))
 
+def rigid(rank, world, device):
+    made = training(rank, world, device)
+    made["model"].insert(1, nn.Unflatten(0, (2, 2))).insert(2, nn.Flatten(0, 1))
+    return made
+
 def wrong():
     return 3
 
@@ -134,6 +139,7 @@ def test_the_command_measures_what_partial_iterations_are_worth(
     jsonschema.validate(document, {"$ref": "#/$defs/model", "$defs": schema("instance")["$defs"]})
     noise, efficiency = printed["profile"]["noise"], document["efficiency"]
     assert [row["estimates"] for row in noise] == [20] * 3
+    assert 0 <= printed["profile"]["fixed_share"] <= 1
     assert len(efficiency["weight"]) == 3 and 998 <= sum(efficiency["weight"]) <= 1002
     known = [row for row in noise if row["noise_scale"] is not None]
     assert known and all(
@@ -147,6 +153,16 @@ def test_what_is_measured_is_printed_with_its_error(own: str, capsys: pytest.Cap
     assert re.search(r"bucket +noise scale +error +weight", printed)
     assert re.search(r"2x2 +100.0% +100.0% +100.0% +1.00 +full depth", printed)
     assert re.search(r"1x2 1x1 +\d", printed)
+    assert re.search(r"by a smaller batch: [\d.]+% of the time of a block", printed)
+
+
+def test_a_model_that_takes_no_smaller_batch_has_no_fixed_share(own: str, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--cuts", "1", "--efficiency", "9", "--workers", "2"]
+    assert command(own, "rigid", *options, "--json") == 0
+    profile = json.loads(capsys.readouterr().out)["profile"]
+    assert profile["fixed_share"] is None and [row["estimates"] for row in profile["noise"]] == [9, 9]
+    assert command(own, "rigid", *options) == 0
+    assert "assumes that time is in proportion to samples" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

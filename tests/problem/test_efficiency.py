@@ -56,6 +56,34 @@ def test_with_nothing_but_noise_two_levels_pay_where_the_weight_of_the_output_ex
         assert [way.verdict for way in found if way.levels == (1, 1, 2, 2)] == [word]
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_smaller_batch_does_not_save_what_is_fixed(seed: int) -> None:
+    efficiency, times, workers = drawn(seed)
+    fixed = Fraction(seed, 19)
+    alike, found = payoffs(efficiency, times, workers), payoffs(efficiency, times, workers, fixed)
+    assert payoffs(efficiency, times, workers, Fraction(0)) == alike
+    for before, way in zip(alike, found, strict=True):
+        assert (way.levels, way.time, way.progress) == (before.levels, before.time, before.progress)
+        if way.time == 1:
+            assert way.smaller_batch == 1
+        elif way.time <= fixed:
+            assert way.smaller_batch == 0, "no batch is so small"
+        else:
+            samples = (way.time - fixed) / (1 - fixed)
+            assert fixed + (1 - fixed) * samples == way.time
+            made = efficiency.progress([len(times)] * workers, samples)
+            assert way.smaller_batch == Fraction(made, efficiency.most) <= before.smaller_batch
+
+
+def test_fixed_costs_turn_the_verdict() -> None:
+    efficiency = Efficiency((2000, 2000), (1, 1))
+    verdicts = [
+        {way.levels: way.verdict for way in payoffs(efficiency, (60, 100), 2, fixed)}[1, 2]
+        for fixed in (None, Fraction(3, 5))
+    ]
+    assert verdicts == ["does not pay: a smaller batch at full depth makes more progress", "pays"]
+
+
 def test_the_verdict_names_what_pays_more() -> None:
     def way(time: int, progress: int, smaller: int) -> Payoff:
         return Payoff((1, 1, 2), Fraction(time, 10), Fraction(progress, 10), Fraction(smaller, 10))

@@ -277,7 +277,10 @@ def _profile_json(profile: ModelProfile) -> dict[str, Any]:
     noise = profile.noise
     rows = None if noise is None else [asdict(own) for own in noise.buckets]
     finite = rows and [{name: value if isfinite(value) else None for name, value in row.items()} for row in rows]
-    return {**_tree(replace(profile, noise=None)), "wide_levels": profile.wide_levels, "noise": finite}
+    told: dict[str, Any] = {"wide_levels": profile.wide_levels, "noise": finite}
+    if noise is not None:
+        told["fixed_share"] = None if noise.fixed_share is None else round(noise.fixed_share, 3)
+    return {**_tree(replace(profile, noise=None)), **told}
 
 
 def _tree(value: Any) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from math import inf, isfinite, isnan, nan, sqrt
 
 import torch
@@ -58,12 +59,15 @@ class NoiseEstimate:
     """The gradient noise of a model; as text it is a table.
 
     `buckets`: the noise of each bucket, from bucket 1. `times`: time of a block by level, in any unit, and `workers`:
-    number of workers, from which `payoffs` tells what pays; none and 0 where they are not known.
+    number of workers, from which `payoffs` tells what pays; none and 0 where they are not known. `fixed_share`: share
+    of a block's time at full depth that does not fall with the batch, from 0 to 1; None where it is not known, so that
+    time is assumed to be in proportion to samples.
     """
 
     buckets: tuple[BucketNoise, ...]
     times: tuple[int, ...] = ()
     workers: int = 0
+    fixed_share: float | None = None
 
     @property
     def is_known(self) -> bool:
@@ -104,7 +108,8 @@ class NoiseEstimate:
         if len(times) != len(self.buckets) or min(*times, workers) < 1:
             message = "give a time of at least 1 for each level, and the number of workers"
             raise wrong_order("times", message)
-        return payoffs(self.rounded(), times, workers)
+        fixed = None if self.fixed_share is None else Fraction(round(1000 * self.fixed_share), 1000)
+        return payoffs(self.rounded(), times, workers, fixed)
 
     def _require_known(self) -> None:
         if not self.is_known:
@@ -123,7 +128,10 @@ class NoiseEstimate:
         lines = aligned(rows)
         if self.times and self.is_known:
             table = [PAYOFF_HEADS, *(payoff.cells for payoff in self.payoffs())]
-            lines += ["", *aligned(table, left=len(PAYOFF_HEADS) - 1)]
+            told = "assumes that time is in proportion to samples"
+            if self.fixed_share is not None:
+                told = f"{self.fixed_share:.1%} of the time of a block at full depth does not fall with the batch"
+            lines += ["", *aligned(table, left=len(PAYOFF_HEADS) - 1), "", f"by a smaller batch: {told}"]
         return "\n".join(lines)
 
 

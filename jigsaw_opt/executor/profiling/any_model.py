@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -21,7 +22,7 @@ from jigsaw_opt.executor.own_worker import OwnModel, parts_of
 from jigsaw_opt.executor.partial.forward_order import eager
 from jigsaw_opt.executor.partial.outputs import mapped, tensors
 from jigsaw_opt.executor.partial.parts import are_cuts, require_modules
-from jigsaw_opt.executor.profiling.efficiency import NoiseRun
+from jigsaw_opt.executor.profiling.efficiency import NoiseRun, fixed_share
 from jigsaw_opt.executor.profiling.restoring import moved_to, restored
 from jigsaw_opt.executor.profiling.results import ModelProfile
 from jigsaw_opt.executor.profiling.rounds import measure, warm
@@ -130,22 +131,28 @@ def measure_any(
     with moved_to(place, held), generators_kept(batch), restored(held, steps) as reset:
         batches = _batches(batch, loss)
 
-        def draw(turn: int) -> Any:
-            batch = batches[turn % len(batches)]  # copied on a CPU too, for a model may change its inputs
+        def draw(turn: int, samples: int | None = None) -> Any:
+            batch = batches[turn % len(batches)]
+            if samples is not None:
+                batch = mapped(batch, lambda tensor: tensor[:samples])
+            # copied on a CPU too, for a model may change its inputs
             return moved(mapped(batch, lambda tensor: tensor.detach().to(place, copy=True)), place)
 
         parts = parts_of(model, draw(0), loss is None, cuts)
         trainee = Trainee(OwnModel(model, loss, parts), steps, draw, place, root=eager(model))
         if optimiser is None:
             warm(trainee, reset)
-        found = measure(trainee, warm_up, repeats, gpu_type or device_name(place), _samples(batches))
+        samples = _samples(batches)
+        found = measure(trainee, warm_up, repeats, gpu_type or device_name(place), samples)
         if noise_run is None:
             return found
         if not _is_loader(batch):
             raise mismatch("efficiency", "gradients of one batch have no noise: give a loader")
+        share = fixed_share(trainee, partial(draw, samples=(samples or 0) // 2), samples, warm_up, repeats)
         reset()
         source = BatchSource(batch, place)  # of all batches, not only those that were timed
-        return replace(found, noise=noise_run.measure(trainee.model, steps, lambda *_: moved(source.take(), place)))
+        noise = noise_run.measure(trainee.model, steps, lambda *_: moved(source.take(), place))
+        return replace(found, noise=replace(noise, fixed_share=share))
 
 
 def profile_replica(
@@ -157,25 +164,30 @@ def profile_replica(
     *,
     number: int = 0,
     most: int | None = None,
+    noise_run: NoiseRun | None = None,
 ) -> ModelProfile:
     """Measure a network in units as a worker trains it, with the drawing of the batch.
 
     Times in microseconds and bytes of each segment and each level.
 
     `warm_up, repeats`: rounds before measuring, and rounds measured; both at least 1. `most`: rounds measured at most,
-    where times differ much; None for three times `repeats`.
+    where times differ much; None for three times `repeats`. `noise_run`: how gradient noise is measured, too; None for
+    not at all.
     """
     model = replica.model.to(device)
-    trainee = Trainee(
-        model,
-        recipe.optimiser_of(model),
-        lambda turn: moved(replica.batch(recipe.seed, number, turn), device),
-        device,
-        keeps_gradients=True,
-    )
+
+    def draw(turn: int, own: Replica = replica) -> Any:
+        return moved(own.batch(recipe.seed, number, turn), device)
+
+    trainee = Trainee(model, recipe.optimiser_of(model), draw, device, keeps_gradients=True)
     with restored(model, trainee.optimiser) as reset:
         warm(trainee, reset)
-        return measure(trainee, warm_up, repeats, device_name(device), replica.batch_size, most)
+        found = measure(trainee, warm_up, repeats, device_name(device), replica.batch_size, most)
+        if noise_run is None:
+            return found
+        half = replace(replica, batch_size=replica.batch_size // 2)
+        share = fixed_share(trainee, partial(draw, own=half), replica.batch_size, warm_up, repeats)
+    return replace(found, noise=replace(noise_run.of_replica(replica, recipe, device), fixed_share=share))
 
 
 def _samples(batches: Sequence[Any]) -> int | None:

@@ -1,4 +1,4 @@
-"""Gradient noise of a model, measured in a training of several workers that one process carries out in turn."""
+"""What a smaller batch saves, and gradient noise in a training of several workers that one process carries out."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any
 
 import torch
 
+from jigsaw_opt.executor.devices import spread
 from jigsaw_opt.executor.models.building import Replica
 from jigsaw_opt.executor.models.leveled_model import LeveledModel
 from jigsaw_opt.executor.models.zoo.network import moved
 from jigsaw_opt.executor.partial.noise import GradientNoise, NoiseEstimate, squared_length
 from jigsaw_opt.executor.profiling.restoring import restored
+from jigsaw_opt.executor.profiling.trainee import Trainee
 from jigsaw_opt.executor.worker import TrainingRecipe
 
 
@@ -51,6 +53,35 @@ class NoiseRun:
             return self.measure(
                 model, optimiser, lambda worker, turn: moved(replica.batch(recipe.seed, worker, turn), device)
             )
+
+
+def fixed_share(
+    trainee: Trainee, draw_half: Callable[[int], Any], samples: int | None, warm_up: int, repeats: int
+) -> float | None:
+    """Return the share of a block's time at full depth that does not fall with the batch, from 0 to 1.
+
+    It is where a line through the median times of blocks with the whole batch and with half of it, by turns, comes to
+    no samples. None where the model takes no half, or the batch has none.
+
+    `draw_half`: returns half of the batch of a round, rounded down, on the device. `samples`: those of the whole batch,
+    None where they are not known. `warm_up, repeats`: rounds before measuring, at least 1, and rounds measured.
+    """
+    if samples is None or samples < 2:
+        return None
+    draw_whole, times = trainee.draw, list[list[float]]()
+    try:
+        for turn in range(warm_up + repeats):
+            trainee.round, row = turn, []
+            for draw in (draw_whole, draw_half):
+                trainee.draw = draw
+                row.append(sum(trainee.block(trainee.model.depth)))
+            times.append(row)
+    except Exception:  # noqa: BLE001 # models may raise anything at a size that they are not made for
+        return None
+    finally:
+        trainee.draw = draw_whole
+    whole, half = (spread(own).median for own in zip(*times[warm_up:], strict=True))
+    return min(1.0, max(0.0, 1 - (1 - half / whole) * samples / (samples - samples // 2)))
 
 
 def average_gradients(model: LeveledModel, batches: Sequence[Any], noise: GradientNoise) -> None:

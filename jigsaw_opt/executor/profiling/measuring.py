@@ -81,11 +81,8 @@ def measure_model(
         network = own_network(made) if ":" in name else build_network(name, arguments, seed=0)
         with blame_own_code(name):
             built = replica(network, even_segments(network, most), in_units["batch_size"])
-            measured = profile_replica(built, recipe, device, warm_up, repeats)
-            if noise_run is not None:
-                noise = replace(noise_run, rate=rate).of_replica(built, recipe, device)
-                measured = replace(measured, noise=noise)
-            return measured, in_units
+            noise_run = noise_run and replace(noise_run, rate=rate)
+            return profile_replica(built, recipe, device, warm_up, repeats, noise_run=noise_run), in_units
 
 
 def _on(device: torch.device, subject: Given, recipe: TrainingRecipe) -> Given:
