@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
@@ -83,7 +83,8 @@ class Efficiency(CheckedPart, definition="efficiency"):
 class Payoff:
     """What levels of the workers cost and gain in each iteration, beside full depth.
 
-    `levels`: level of each worker. `time, progress`: shares of the GPU-time and of the progress of full depth.
+    `levels`: level of each worker; if `frozen`, of all workers in turn, as parts are frozen one after the other from
+    the input on, in equal times. `time, progress`: shares of the GPU-time and of the progress of full depth.
     `smaller_batch`: progress at full depth with a batch so small that it takes this GPU-time; 0 where none does.
     """
 
@@ -91,6 +92,7 @@ class Payoff:
     time: Fraction
     progress: Fraction
     smaller_batch: Fraction
+    frozen: bool = False
 
     @property
     def verdict(self) -> str:
@@ -109,9 +111,9 @@ class Payoff:
         shares = (self.time, self.progress, self.smaller_batch)
         levels = " ".join(f"{times}x{level}" for level, times in sorted(Counter(self.levels).items(), reverse=True))
         return (
-            levels,
+            f"frozen in turn from level {self.levels[0]}" if self.frozen else levels,
             *(f"{float(share):.1%}" for share in shares),
-            f"{float(self.time / self.progress):.2f}",
+            f"{float(self.time / self.progress):.2f}" if self.progress else "inf",
             self.verdict,
         )
 
@@ -122,9 +124,10 @@ PAYOFF_HEADS = ("levels", "GPU-time", "progress", "by a smaller batch", "GPU-tim
 def payoffs(
     efficiency: Efficiency, times: Sequence[int], workers: int, fixed_share: Fraction | None = None
 ) -> tuple[Payoff, ...]:
-    """Return what ways of choosing levels come to: full depth, a staircase, two levels, and the best one.
+    """Return what ways of choosing levels come to: full depth, a staircase, two levels, the best one, and freezing.
 
-    The best one takes least GPU-time for its progress, of all in which somebody goes to full depth. `times`: time of a
+    The best one takes least GPU-time for its progress, of all in which somebody goes to full depth. Freezing is what
+    ``LevelSchedule(rule="full", freeze_from=...)`` does from now on, if weights stay as they are. `times`: time of a
     block by level, in any unit, at least 1. `fixed_share`: share of a block's time at full depth that does not fall
     with the batch, from 0 to 1; where it is not known, time is assumed to be in proportion to samples.
     """
@@ -133,16 +136,22 @@ def payoffs(
     ways += [(1,) * (workers - full) + (depth,) * full for full in range(workers - 1, 0, -1)]
     ways.append(_cheapest(efficiency, times, workers))
     fixed = fixed_share or Fraction(0)
-    return tuple(_payoff(efficiency, times, tuple(levels), fixed) for levels in dict.fromkeys(map(tuple, ways)))
+    found = [_payoff(efficiency, times, [levels], fixed) for levels in dict.fromkeys(map(tuple, ways))]
+    if depth > 1:
+        in_turn = tuple(range(depth - 1, 0, -1))
+        payoff = _payoff(efficiency, times, [(level,) * workers for level in in_turn], fixed)
+        found.append(replace(payoff, levels=in_turn, frozen=True))
+    return tuple(found)
 
 
-def _payoff(efficiency: Efficiency, times: Sequence[int], levels: tuple[int, ...], fixed: Fraction) -> Payoff:
-    workers, most = len(levels), efficiency.most
-    time = Fraction(sum(times[level - 1] for level in levels), workers * times[-1])
+def _payoff(efficiency: Efficiency, times: Sequence[int], rows: Sequence[tuple[int, ...]], fixed: Fraction) -> Payoff:
+    workers, most = len(rows[0]), efficiency.most
+    time = Fraction(sum(times[level - 1] for row in rows for level in row), len(rows) * workers * times[-1])
     # A block with the share b of its batch takes the share fixed + (1 - fixed) * b of its time.
     batch = (time - fixed) / (1 - fixed) if fixed < time < 1 else Fraction(int(time))
     smaller = efficiency.progress([len(times)] * workers, batch)
-    return Payoff(levels, time, Fraction(efficiency.progress(levels), most), Fraction(smaller, most))
+    made = Fraction(sum(map(efficiency.progress, rows)), len(rows) * most)
+    return Payoff(rows[0], time, made, Fraction(smaller, most))
 
 
 def _cheapest(efficiency: Efficiency, times: Sequence[int], workers: int) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from jigsaw_opt.executor.level_schedule import LevelSchedule
 from jigsaw_opt.problem.efficiency import Efficiency, Payoff, payoffs
 
 
@@ -30,7 +31,7 @@ def test_the_last_way_takes_least_time_for_progress_of_all_levels(seed: int) -> 
         for levels in every
         if levels[-1] == len(times)
     }
-    found = payoffs(efficiency, times, workers)
+    found = [way for way in payoffs(efficiency, times, workers) if not way.frozen]
     assert min(costs[tuple(sorted(way.levels))] for way in found) == min(costs.values())
     for way in found:
         assert way.time == Fraction(sum(times[level - 1] for level in way.levels), workers * times[-1])
@@ -46,7 +47,7 @@ def test_with_equal_noise_and_weights_like_times_a_smaller_batch_is_better(seed:
     noise = (1000 + 700 * seed,) * len(times)
     with_forward = [sum(backward) // 2 + time for time in times]
     for way in payoffs(Efficiency(noise, tuple(backward)), with_forward, workers)[1:]:
-        assert way.progress <= way.smaller_batch + Fraction(1, 10**5)
+        assert way.frozen or way.progress <= way.smaller_batch + Fraction(1, 10**5)
 
 
 def test_with_nothing_but_noise_two_levels_pay_where_the_weight_of_the_output_exceeds_its_time() -> None:
@@ -93,3 +94,26 @@ def test_the_verdict_names_what_pays_more() -> None:
     assert way(5, 6, 6).verdict == "does not pay: a smaller batch at full depth makes more progress"
     assert way(5, 7, 6).verdict == "pays"
     assert way(5, 7, 6).cells == ("1x2 2x1", "50.0%", "70.0%", "60.0%", "0.71", "pays")
+    frozen = Payoff((4, 3, 2, 1), Fraction(1, 2), Fraction(4, 5), Fraction(0), frozen=True)
+    assert frozen.cells == ("frozen in turn from level 4", "50.0%", "80.0%", "0.0%", "0.62", "pays")
+    *_, idle = payoffs(Efficiency((0, 10**9), (0, 1)), (1, 2), 2)
+    assert idle.cells[2:5] == ("0.0%", "50.0%", "inf"), "only what is frozen had a gradient"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_freezing_is_what_the_schedule_does_from_now_on(seed: int) -> None:
+    efficiency, times, workers = drawn(seed)
+    frozen = [way for way in payoffs(efficiency, times, workers) if way.frozen]
+    depth = len(times)
+    if depth == 1:
+        assert not frozen, "the last part is never frozen"
+        return
+    (way,) = frozen
+    count = 5 * (depth - 1)  # so that each level has equally many
+    schedule = LevelSchedule(depth, workers, "full", freeze_from=0, iterations=count)
+    rows = [schedule.levels(turn) for turn in range(count)]
+    assert way.levels == tuple(dict.fromkeys(row[0] for row in rows))
+    assert way.time == Fraction(sum(times[level - 1] for row in rows for level in row), count * workers * times[-1])
+    # What still trains has gradients of all workers, so its progress is its weight.
+    trained = sum(sum(efficiency.weight[: row[0]]) for row in rows)
+    assert way.progress == Fraction(trained, count * sum(efficiency.weight))
