@@ -211,7 +211,8 @@ class Observation:
 
     `jobs`: the active jobs by number, in order of submission. `shares`: what runs up to now, without the jobs that have
     ended. `arrived, ended`: numbers of the jobs submitted and ended since the policy was last asked. `stopped`: jobs
-    that failures have stopped since then; they wait, and have done what they had saved. `down`: GPUs of servers that
+    that failures have stopped since then; they wait, and have done what they had saved. Among both are the `adopted`:
+    whoever runs the cluster has started them, elsewhere than the policy decided. `down`: GPUs of servers that
     are down now: no share may have one. What runs has none. `dead`: numbers of the links that are down now: a share is
     on servers that the others join (`ClusterSetting.part_of`). What runs is.
     """
@@ -224,6 +225,16 @@ class Observation:
     stopped: tuple[int, ...] = field(default=())
     down: frozenset[int] = field(default=frozenset())
     dead: frozenset[int] = field(default=frozenset())
+
+    @property
+    def adopted(self) -> tuple[int, ...]:
+        """Numbers of the jobs that run though the policy has not started them where they run: it never decided so."""
+        return tuple(k for k in (*self.arrived, *self.stopped) if self.jobs[k].share is not None)
+
+    @property
+    def running_as_decided(self) -> frozenset[int]:
+        """Numbers of the jobs that run where the policy has put them."""
+        return frozenset(k for share in self.shares for k in share.jobs).difference(self.adopted)
 
     @property
     def known(self) -> frozenset[int]:

@@ -150,3 +150,13 @@ def run(live: LiveScheduler, happening: Happening, steps: int) -> list[PlanChang
             live.handle(event)
         found.append(live.step(happening.now_us))
     return found
+
+
+def runs(live: LiveScheduler) -> dict[str, tuple[str, ...]]:
+    """What each job runs on as the state has it."""
+    state = live.state()
+    names = {one["figures"]["job"]: one["trace"]["name"] for one in state["jobs"]}
+    gpus = live.cluster.gpus.names
+    return {
+        names[index]: tuple(gpus[gpu] for gpu in share["gpus"]) for share in state["shares"] for index in share["jobs"]
+    }

@@ -13,6 +13,7 @@ from jigsaw_opt.scheduling import (
     JobCancelled,
     JobFinished,
     JobProgressed,
+    JobRunning,
     JobSubmitted,
     LinkDown,
     LinkUp,
@@ -79,6 +80,7 @@ class Hostility:
             (
                 lambda: JobSubmitted(now, self._job(name, draw), draw.choice(("", "q"))),
                 lambda: JobSubmitted(now, self._odd(self._job(name, draw)), draw.choice(("", "q"))),
+                lambda: self._running(name),
                 lambda: JobCancelled(now, name),
                 lambda: JobFinished(now, name),
                 lambda: JobProgressed(now, name, draw.choice((0, 0.5, 3, 4000, 1e24))),
@@ -92,6 +94,14 @@ class Hostility:
                 lambda: LinkUp(now, link),
             )
         )()
+
+    def _running(self, name: str) -> JobRunning:
+        draw, job = self._draw, self._job(name, self._draw)
+        names = self._cluster.gpus.names
+        first = draw.randrange(len(names))
+        gpus = names[first : first + draw.choice((job.gpus, job.gpus, 1))]
+        started_us = draw.choice((0, self.now_us, self.now_us // 2))
+        return JobRunning(self.now_us, job, gpus, started_us, draw.choice((None, 0, 7.5)), draw.choice(("", "q")))
 
     def _odd(self, job: Any) -> Any:
         draw = self._draw

@@ -17,6 +17,7 @@ from jigsaw_opt.scheduling import (
     JobCancelled,
     JobFinished,
     JobProgressed,
+    JobRunning,
     JobSubmitted,
     LinkDown,
     LinkUp,
@@ -32,7 +33,7 @@ from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.live import scheduler as live_scheduler
 from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, Stateless
 from tests.refusals import carries, misuse, refuses
-from tests.scheduling.live_cases import CASES, MODELS, SECOND, Happening, in_json, made, run, star
+from tests.scheduling.live_cases import CASES, MODELS, SECOND, Happening, in_json, made, run, runs, star
 
 
 class Books:
@@ -360,3 +361,23 @@ def test_a_late_decision_is_taken_by_a_later_step_as_far_as_it_holds(wayward: Wa
     assert [start.to.job for start in changes[3].starts] == ["j4"]
     again = LiveScheduler(star("v", "v"), models=MODELS, round_us=0)
     assert [change for entry in in_json(journal) if (change := again.replay(entry)) is not None] == changes
+
+
+def test_a_late_decision_leaves_alone_what_has_been_started_meanwhile(wayward: Wayward) -> None:
+    journal: list[Any] = []
+    wayward.gate.clear()
+    live = submitted(1, 1, 1, journal=journal.append)
+    changes = [live.step(0, budget_s=0.0)]
+    live.handle(JobRunning(SECOND, TraceJob("new", 0, "small", 1, 10), ("s0/0",), 0))  # where the policy puts j0
+    live.handle(JobRunning(SECOND, TraceJob("j1", 0, "small", 1, 1000), ("s1/0",), 0))  # which the policy puts on s0/1
+    wayward.gate.set()
+    changes.append(live.step(SECOND, budget_s=20.0))
+    assert [(start.to.job, start.to.gpus) for start in changes[1].starts] == [("j2", ("s0/2",))]
+    assert not changes[1].stops and not changes[1].moves and not changes[1].failure
+    assert runs(live) == {"new": ("s0/0",), "j1": ("s1/0",), "j2": ("s0/2",)}
+    again = LiveScheduler(star("v", "v"), models=MODELS, round_us=0)
+    assert [change for entry in in_json(journal) if (change := again.replay(entry)) is not None] == changes
+    assert in_json(again.state()) == in_json(live.state())
+    again = LiveScheduler(star("v", "v"), models=MODELS, round_us=0)
+    again.restore(in_json(live.state()))
+    assert again.step(SECOND).moves == live.step(SECOND).moves

@@ -16,6 +16,7 @@ from jigsaw_opt.scheduling.live.events import (
     JobCancelled,
     JobFinished,
     JobProgressed,
+    JobRunning,
     JobSubmitted,
     LinkDown,
     LinkUp,
@@ -132,26 +133,63 @@ class ClusterState:
         self._admit()
         self.asked |= not isinstance(event, JobProgressed | LinkDown | LinkUp) or bool(self.news.stopped)
 
-    def _submit(self, event: JobSubmitted) -> None:
-        job, index = replace(event.job, submit_us=event.time_us), self.next_job
+    def _submit(self, event: JobSubmitted | JobRunning, submit_us: int | None = None) -> None:
+        job, index = replace(event.job, submit_us=event.time_us if submit_us is None else submit_us), self.next_job
         work = self.setting.performance.work(job)
         self.jobs[index] = LiveJob(JobState(index, job, work), queue=event.queue, held=True)
         self.numbers[job.name] = index
         self.next_job += 1
 
+    def _run(self, event: JobRunning) -> None:
+        """Have a job run where it does in truth; the policy is told that it has been started."""
+        name = event.job.name
+        if name not in self.numbers:
+            self._submit(event, min(event.job.submit_us, event.started_us))
+        job = self._job(name)
+        active, gpus = job.active, self.gpu_numbers(event.gpus)
+        if active.gpus != gpus:
+            if active.share is None:
+                missed_us = self.now_us - max(event.started_us, active.run_us)  # no more than since the beginning
+                active.run_us += missed_us
+                active.gpu_us += missed_us * len(gpus)
+            self._take_off(job)
+            active.share = Share((active.index,), gpus)
+            active.starts += 1
+            job.forget_speed()
+            self.shares = (*self.shares, active.share)
+            if job.held:
+                job.held, job.aside = False, ""
+                self.news.arrived.append(active.index)
+            self.news.stop(active.index)
+            self.reasons.pop(name, None)
+        assert active.share is not None
+        self.told[name] = self._assignment(active.share, active.index)
+        if event.iterations is not None:
+            self._report(job, event.iterations)
+
     def _progress(self, event: JobProgressed) -> None:
-        job = self._job(event.job)
-        job.report(self.now_us, min(job.active.work - 1, int(event.iterations * UNITS)))
+        self._report(self._job(event.job), event.iterations)
+
+    def _report(self, job: LiveJob, iterations: float) -> None:
+        job.report(self.now_us, min(job.active.work - 1, int(iterations * UNITS)))
+
+    def _take_off(self, job: LiveJob) -> None:
+        """Take a job off its GPUs, if it has any; those that it shares them with go on."""
+        index, share = job.active.index, job.active.share
+        if share is None:
+            return
+        rest = share.without(index)
+        self.shares = tuple(rest if one == share else one for one in self.shares if one != share or rest.jobs)
+        for partner in map(self.jobs.__getitem__, rest.jobs):
+            partner.active.share = rest
+            partner.forget_speed()
+        job.active.share = None
+        job.forget_speed()
 
     def _leave(self, event: JobFinished | JobCancelled) -> None:
         job = self._job(event.job)
-        index, share = job.active.index, job.active.share
-        if share is not None:
-            rest = share.without(index)
-            self.shares = tuple(rest if one == share else one for one in self.shares if one != share or rest.jobs)
-            for partner in map(self.jobs.__getitem__, rest.jobs):
-                partner.active.share = rest
-                partner.forget_speed()
+        index = job.active.index
+        self._take_off(job)
         del self.jobs[index], self.numbers[event.job]
         if not job.held:
             self.news.end(index)
@@ -234,12 +272,16 @@ class ClusterState:
         return max(Counter(part_of[self.setting.server_of[gpu]] for gpu in gpus).values(), default=0)
 
     def remaining(self, shares: Iterable[Share]) -> tuple[tuple[Share, ...], list[int]]:
-        """Return the shares of an earlier decision that can run, and the jobs that cannot for what failed since."""
-        kept: list[Share] = []
+        """Return the shares of an earlier decision that can run, and the jobs that cannot for what happened since.
+
+        What something else than the policy has started since then goes on.
+        """
+        adopted = self.news.adopted(self.jobs)
+        kept = [share for share in self.shares if adopted.issuperset(share.jobs)]
         without: list[int] = []
-        down = self.down
+        down = self.down.union(*(share.gpus for share in kept))
         for share in shares:
-            for index in [index for index in share.jobs if index not in self.jobs]:
+            for index in [index for index in share.jobs if index not in self.jobs or index in adopted]:
                 share = share.without(index)
             if not down.isdisjoint(share.gpus) or (share.jobs and self.cut(share)):
                 without += share.jobs
@@ -252,7 +294,7 @@ class ClusterState:
 
         `stopped`: numbers of the jobs that start anew even on the GPUs that they have, each with the reason.
         """
-        placed = {index: share for share in shares for index in share.jobs}
+        placed, adopted = {index: share for share in shares for index in share.jobs}, self.news.adopted(self.jobs)
         for index, job in self.jobs.items():
             before, after = job.active.share, placed.get(index)
             again = index in stopped and before is not None and after is not None and before.gpus == after.gpus
@@ -265,19 +307,22 @@ class ClusterState:
             job.active.share = after
             job.forget_speed()
         self.shares = shares
-        self.news.stopped = [index for index in self.news.stopped if index not in placed]
+        self.news.stopped = [index for index in self.news.stopped if index not in placed or index in adopted]
         for index in without:
             self.news.stop(index)
 
     def put_aside(self, reasons: Mapping[int, str]) -> list[str]:
         """Keep jobs from a policy that fails with them and that takes them for gone; tell which, with the reasons."""
-        found: list[str] = []
+        found, adopted = list[str](), self.news.adopted(self.jobs)
         for index, reason in reasons.items():
             job = self.jobs.get(index)
             if job is None:  # it has gone while the policy decided, which need not be told of it
                 self.news.ended.remove(index)
                 continue
             self.news.forget(index)
+            if index in adopted:  # it has been started while the policy decided
+                self.news.arrived.append(index)
+                continue
             job.held, job.aside = True, reason
             name = job.active.job.name
             found.append(f"job {name!r} is put aside: {reason}")
@@ -285,12 +330,8 @@ class ClusterState:
         return found
 
     def forget_all(self) -> None:
-        """Have all jobs wait, and a policy that begins anew be told of them as new."""
-        for job in self.jobs.values():
-            job.active.share = None
-            job.forget_speed()
-        told = [index for index, job in self.jobs.items() if not job.held]
-        self.shares, self.news, self.asked = (), News(told), True
+        """Have a policy that begins anew be told of all jobs as new, of those that run as running."""
+        self.news, self.asked = News([index for index, job in self.jobs.items() if not job.held]), True
 
     def queue(self, memory: Plain) -> ClusterQueue:
         """Return the jobs that the policy knows, or is to be told of, as a simulation goes on from them."""
@@ -300,14 +341,19 @@ class ClusterState:
 
     def assignments(self) -> Mapping[str, JobAssignment]:
         """Return what each job that runs has, by name."""
-        found: dict[str, JobAssignment] = {}
-        for share in self.shares:
-            names = {index: self.jobs[index].active.job.name for index in share.jobs}
-            gpus = tuple(self.setting.cluster.gpus.names[gpu] for gpu in share.gpus)
-            for index, name in names.items():
-                partners = tuple(other for other in names.values() if other != name)
-                found[name] = JobAssignment(name, gpus, share.depth(index), partners, share.slowdown)
-        return found
+        found = (self._assignment(share, index) for share in self.shares for index in share.jobs)
+        return {one.job: one for one in found}
+
+    def _assignment(self, share: Share, job: int) -> JobAssignment:
+        names = {index: self.jobs[index].active.job.name for index in share.jobs}
+        gpus = tuple(self.setting.cluster.gpus.names[gpu] for gpu in share.gpus)
+        partners = tuple(name for index, name in names.items() if index != job)
+        return JobAssignment(names[job], gpus, share.depth(job), partners, share.slowdown)
+
+    def gpu_numbers(self, names: Iterable[str]) -> tuple[int, ...]:
+        """Return the numbers of GPUs by name, ascending."""
+        gpus = self.setting.cluster.gpus
+        return tuple(sorted(gpus.of_server[server][k] for server, k in map(gpus.place_of.__getitem__, names)))
 
     def enlarged(self, event: ServerAdded, perform: Callable[[Cluster], Performance]) -> PolicySetting:
         """Return the setting with one server more; `check_addition` has found nothing wrong with it."""
@@ -318,6 +364,7 @@ class ClusterState:
 
 _HANDLERS: Mapping[type, Callable[[ClusterState, Any], None]] = {
     JobSubmitted: ClusterState._submit,
+    JobRunning: ClusterState._run,
     JobProgressed: ClusterState._progress,
     **dict.fromkeys((JobFinished, JobCancelled), ClusterState._leave),
     PriorityChanged: ClusterState._prioritise,

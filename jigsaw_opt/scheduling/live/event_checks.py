@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.workload import MOST_GPUS, TraceJob
+from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.live.cluster_state import ClusterState
 from jigsaw_opt.scheduling.live.events import (
     ClusterEvent,
     JobProgressed,
+    JobRunning,
     JobSubmitted,
     LinkDown,
     LinkUp,
@@ -20,7 +23,8 @@ from jigsaw_opt.scheduling.live.events import (
     ServerLost,
 )
 from jigsaw_opt.scheduling.plain import Plain
-from jigsaw_opt.scheduling.policy import JOB_FIELDS, Policy, unread_fields
+from jigsaw_opt.scheduling.policy import JOB_FIELDS, JobState, Policy, unread_fields
+from jigsaw_opt.scheduling.policy_at_work import InvariantError, check_shares, check_up
 
 
 def check_event(entry: Plain, state: ClusterState, refuses: Callable[[TraceJob], str | None], report: Report) -> None:
@@ -46,6 +50,11 @@ def check_event(entry: Plain, state: ClusterState, refuses: Callable[[TraceJob],
             report.add("$.job.name", f"there is a job {entry['job']['name']!r} already", code="duplicate-name")
         if is_good("job"):
             _check_job(TraceJob(**entry["job"]), state, refuses, report)
+    elif kind == "running":
+        if is_good("job") and is_good("gpus"):
+            _check_running(entry, state, refuses, report)
+        if is_good("started_us") and is_good("time_us") and entry["started_us"] > entry["time_us"]:
+            report.add("$.started_us", "is later than the event", code="wrong-order")
     elif kind == "server_added":
         server = entry["server"] if is_good("server") else None
         check_addition(cluster, server, entry["links"] if is_good("links") else (), "$", report)
@@ -106,6 +115,46 @@ def _check_job(job: TraceJob, state: ClusterState, refuses: Callable[[TraceJob],
         report.add("$.job", reason, code="unsupported")
 
 
+def _check_running(
+    entry: Plain, state: ClusterState, refuses: Callable[[TraceJob], str | None], report: Report
+) -> None:
+    """Report why a job cannot run where an event says that it does."""
+    job, places = TraceJob(**entry["job"]), state.setting.cluster.gpus.place_of
+    _check_gpus(entry["gpus"], places, report)
+    if job.name in state.cancelled:
+        message = f"job {job.name!r} is cancelled, and the next step stops it: tell of it after that"
+        report.add("$.job.name", message, code="wrong-order")
+    index = state.numbers.get(job.name, state.next_job)
+    if index in state.jobs:
+        job = state.jobs[index].active.job
+    else:
+        _check_job(job, state, refuses, report)
+    if report.problems:
+        return
+    gpus = state.gpu_numbers(entry["gpus"])
+    for share in state.shares:
+        others = [state.jobs[k].active.job.name for k in share.jobs if k != index]
+        held = [state.setting.cluster.gpus.names[gpu] for gpu in gpus if gpu in share.gpus]
+        if others and held and not (index in share.jobs and share.gpus == gpus):
+            message = f"GPU {held[0]!r} is held by job {others[0]!r}: tell first where that runs, or that it has ended"
+            report.add("$.gpus", message, code="contradiction")
+    jobs, shares, when = {index: JobState(index, job, 1)}, (Share((index,), gpus),), f"at {entry['time_us']} us"
+    try:
+        check_shares(state.setting, jobs, shares, (), when)
+        check_up(state.setting, jobs, shares, state.down, frozenset(state.dead), when)
+    except InvariantError as error:
+        report.add("$.gpus", str(error), code="contradiction")
+
+
+def _check_gpus(names: Sequence[str], known: Container[str], report: Report) -> None:
+    """Report names of GPUs that there are not, or that are there twice."""
+    for k, name in enumerate(names):
+        if name not in known:
+            report.add(("$.gpus", k), f"there is no GPU {name!r}", code="unknown-name")
+        elif name in names[:k]:
+            report.add(("$.gpus", k), f"GPU {name!r} is there twice", code="duplicate-name")
+
+
 def without_effect(
     event: ClusterEvent, state: ClusterState, policy: Policy, options: Mapping[str, str]
 ) -> Iterator[str]:
@@ -118,6 +167,12 @@ def without_effect(
     out = lost | {cluster.servers[k].name for k in state.drained}
     dead = {cluster.links[k].name for k in state.dead}
     match event:
+        case JobRunning() if event.job.name in state.numbers:
+            job = state.jobs[state.numbers[event.job.name]].active.job
+            if replace(event.job, submit_us=job.submit_us) != job:
+                yield f"job {job.name!r} is known: what its record says anew is not read"
+        case JobRunning():
+            yield from _unread(event.job.name, filter(event.job.states, JOB_FIELDS), policy, options)
         case JobSubmitted():
             if event.job.submit_us > event.time_us:
                 yield f"job {event.job.name!r} is submitted at the time of the event: its submit_us is not read"

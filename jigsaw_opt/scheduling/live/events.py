@@ -50,6 +50,23 @@ class JobProgressed(_OfJob):
     iterations: float
 
 
+@dataclass(frozen=True, slots=True)
+class JobRunning:
+    """A job runs: one that the scheduler does not know yet, or one that it believes to wait or to run elsewhere.
+
+    It runs alone on these GPUs since `started_us`, and has done so many iterations, as in `JobProgressed`; None for as
+    many as is known, and of a job that was not known for none. The next step tells no start of it. Of a job that is
+    known its record and its queue are not read again.
+    """
+
+    time_us: int
+    job: TraceJob
+    gpus: tuple[str, ...]
+    started_us: int
+    iterations: float | None = None
+    queue: str = ""
+
+
 class JobFinished(_OfJob):
     """A job has ended by itself and left its GPUs."""
 
@@ -127,6 +144,7 @@ class LinkUp:
 
 ClusterEvent = (
     JobSubmitted
+    | JobRunning
     | JobProgressed
     | JobFinished
     | JobCancelled
@@ -155,6 +173,7 @@ NAME = _text(1, f"1 to {LONGEST_NAME} characters")
 _QUEUE = _text(0, f"at most {LONGEST_NAME} characters")
 _PART = _text(1, f"1 to {LONGEST_NAME} characters without '/'", "/")
 _SIZE = whole(LARGEST, 1)
+_DONE = number(0, 1e24)
 SERVER: Shape = fields(
     name=_PART,
     gpu_type=NAME,
@@ -174,7 +193,11 @@ _JOB: Shape = {
 _OF_JOB, _OF_SERVER, _OF_LINK = {"job": NAME}, {"server": NAME}, {"link": NAME}
 _KINDS: Mapping[str, tuple[type, Mapping[str, Shape]]] = {
     "submit": (JobSubmitted, {"job": _JOB, "queue": _QUEUE}),
-    "progress": (JobProgressed, {**_OF_JOB, "iterations": number(0, 1e24)}),
+    "running": (
+        JobRunning,
+        {"job": _JOB, "gpus": listed(NAME, 1), "started_us": TIME, "iterations": optional(_DONE), "queue": _QUEUE},
+    ),
+    "progress": (JobProgressed, {**_OF_JOB, "iterations": _DONE}),
     "finish": (JobFinished, _OF_JOB),
     "cancel": (JobCancelled, _OF_JOB),
     "priority": (PriorityChanged, {**_OF_JOB, "weight": _SIZE, "foreground": TRUTH}),
@@ -187,7 +210,7 @@ _KINDS: Mapping[str, tuple[type, Mapping[str, Shape]]] = {
     "link_up": (LinkUp, _OF_LINK),
 }
 _NAMES = {kind: name for name, (kind, _) in _KINDS.items()}
-_RECORDS = {("submit", "job"): TraceJob, ("server_added", "server"): Server}
+_RECORDS = {("submit", "job"): TraceJob, ("running", "job"): TraceJob, ("server_added", "server"): Server}
 """What is no plain value in an event, beside links."""
 
 

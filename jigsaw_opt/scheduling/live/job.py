@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from jigsaw_opt.scheduling.plain import TEXT, TRUTH, Kept, NumberLimits, Shape, fields, listed, optional, whole
@@ -65,14 +66,18 @@ class News(Kept):
         return fields(**dict.fromkeys(("arrived", "ended", "stopped"), listed(limits.job)))
 
     def stop(self, index: int) -> None:
-        """Note that a job lost its GPUs."""
-        if index not in self.stopped:
+        """Note that a job lost its GPUs or has others; one that the policy is to be told of is as it will see it."""
+        if index not in self.stopped and index not in self.arrived:
             self.stopped.append(index)
 
     def forget(self, index: int) -> None:
         """Note that the policy need not be told that a job lost its GPUs."""
         if index in self.stopped:
             self.stopped.remove(index)
+
+    def adopted(self, jobs: Mapping[int, LiveJob]) -> set[int]:
+        """Return the jobs among them that run: something else than the policy has started them."""
+        return {index for index in (*self.arrived, *self.stopped) if jobs[index].active.share is not None}
 
     def end(self, index: int) -> None:
         """Note that a job is gone; of one that the policy does not know it is not told."""
@@ -87,5 +92,6 @@ class News(Kept):
         gone = set(self.ended)
         arrived = [index for index in earlier.arrived if index not in gone]
         ended = [index for index in self.ended if index not in earlier.arrived]
-        stopped = dict.fromkeys(index for index in (*earlier.stopped, *self.stopped) if index not in gone)
+        told = gone.union(arrived)
+        stopped = dict.fromkeys(index for index in (*earlier.stopped, *self.stopped) if index not in told)
         return News([*arrived, *self.arrived], [*earlier.ended, *ended], list(stopped))

@@ -153,7 +153,7 @@ class JigsawScheduler:
             raise ValueError("a kind is of a model that there is not")
         kinds = [self._kind_of(tree["model"], tree["gpus"]) for tree in trees]
         # A job that has never fitted on what was up is known, and its kind is not.
-        running = {self._kind(active.job) for active in observation.jobs.values() if active.share is not None}
+        running = {self._kind(observation.jobs[index].job) for index in observation.running_as_decided}
         if (
             len(set(kinds)) < len(kinds)
             or not running <= set(kinds)

@@ -58,8 +58,7 @@ class _PriorityScheduler(RigidScheduler):
     def restore(self, state: Plain, observation: Observation) -> None:
         checked(state, fields(since=rows(2, whole()), warned=rows(2, whole())))
         self.since, self.warned = dict(state["since"]), dict(state["warned"])
-        running = {index for share in observation.shares for index in share.jobs}
-        if not self.since.keys() >= running | self.warned.keys():
+        if not self.since.keys() >= observation.running_as_decided | self.warned.keys():
             raise ValueError("every job that runs has a start")
 
 
@@ -72,7 +71,7 @@ class _PriorityRound:
         for table in (scheduler.since, scheduler.warned):
             for index in table.keys() - self._running.keys():
                 del table[index]
-        for index, active in self._running.items():  # some may have run before the policy began
+        for index, active in self._running.items():  # the adopted have no start
             scheduler.since.setdefault(index, observation.now_us - active.run_us)
         self._stopped: list[int] = []
         for index in [index for index, stop_us in scheduler.warned.items() if stop_us <= observation.now_us]:

@@ -41,7 +41,7 @@ class _SjfBcoScheduler(RigidScheduler):
         self.loads = [0] * self.setting.gpu_count
 
     def decide(self, observation: Observation) -> Decision:
-        loaded: Iterable[int] = observation.arrived  # some may have run before the policy began
+        loaded: Iterable[int] = observation.adopted
         if not self.only_grow:
             self.loads, loaded = [0] * self.setting.gpu_count, observation.jobs
         for index in loaded:

@@ -106,9 +106,9 @@ class _KueueScheduler(RigidScheduler):
         return any(pool.number not in self.pools[flavor] for pool in pools)
 
     def decide(self, observation: Observation) -> Decision:
-        for index in observation.arrived:
+        for index in observation.adopted:
             active = observation.jobs[index]
-            if active.share is not None:  # it ran before the policy began
+            if active.share is not None:
                 flavor = self._flavor_on(active.job, active.share)
                 self.admitted[index] = flavor, observation.now_us - active.run_us
         return Decision(_Cycles(self, observation).shares())
@@ -129,7 +129,7 @@ class _KueueScheduler(RigidScheduler):
         if state["queues"] != self.digest:
             raise ValueError("the quotas are other ones")
         self.admitted = {one["job"]: (one["flavor"], one["since_us"]) for one in state["admitted"]}
-        for index in {index for share in observation.shares for index in share.jobs}:
+        for index in observation.running_as_decided:
             name = self.queue_of(observation.jobs[index].job)
             if index not in self.admitted or self.admitted[index][0] not in self.queues.queues[name or ""].quotas:
                 raise ValueError("every job that runs has a flavor of its queue")

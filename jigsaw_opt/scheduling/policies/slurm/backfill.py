@@ -190,7 +190,7 @@ class BackfillScheduler(RigidScheduler):
         }
         self.lengths = {one["user"]: list(one["last"]) for one in state["lengths"]}
         self.reserved = {index: (start_us, kind) for index, start_us, kind in state["reserved"]}
-        if not self.runs.keys() >= {index for share in observation.shares for index in share.jobs}:
+        if not self.runs.keys() >= observation.running_as_decided:
             raise ValueError("every job that runs has an estimate")
 
     # Estimates ----------------------------------------------------------------------------------------------
@@ -202,10 +202,9 @@ class BackfillScheduler(RigidScheduler):
             self.reserved.pop(index, None)
             if run is not None and index not in observation.stopped:
                 self._note_length(run.user, observation.now_us - run.start_us)
-        for index in observation.arrived:
+        for index in observation.adopted:
             active = observation.jobs[index]
-            if active.share is not None:  # it ran before the policy began
-                self._begin(active, observation.now_us - active.run_us)
+            self._begin(active, observation.now_us - active.run_us)
 
     def _note_length(self, user: str, lasted_us: int) -> None:
         """Note how long the last job of a user lasted."""
