@@ -18,8 +18,8 @@ class JobExchange(CheckedPart, definition="exchange"):
     Parameters
     ----------
     every
-        Steps of an iteration, of which only the last one ends with transfers: local steps, or gradients that add up.
-        None for 1.
+        Steps of an iteration, of which only the last one ends with transfers: local steps, or gradients that add up;
+        at most 1000000. None for 1.
     bytes
         Bytes of a transfer as a share of those of its bucket: an integer or, as given, ``"1/4"``; None for 1.
     progress_ppm

@@ -105,6 +105,7 @@ def test_both_judges_see_what_is_a_microsecond_too_short(exchange: Any) -> None:
     ("exchange", "told"),
     [
         ({"every": 0}, "out-of-range $.jobs[0].exchange.every"),
+        ({"every": 10**6 + 1}, "out-of-range $.jobs[0].exchange.every; contradiction $.jobs[0].exchange.every"),
         ({"every": 2}, "contradiction $.jobs[0].exchange.every"),
         ({"bytes": "1/0"}, "malformed $.jobs[0].exchange.bytes"),
         ({"bytes": 0.5}, "wrong-type $.jobs[0].exchange.bytes"),
