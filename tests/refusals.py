@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -15,6 +15,15 @@ from jigsaw_opt.errors import InvalidInputError, JigsawError, UsageError
 def refused(error: InvalidInputError | UsageError) -> list[str]:
     """Return each problem as ``code path``, or as its code alone where it has no path."""
     return [f"{problem.code} {problem.path}".rstrip() for problem in error.problems]
+
+
+def told(call: Callable[[], object]) -> str:
+    """Return the text of the error that a call raises, and nothing where it raises none."""
+    try:
+        call()
+    except JigsawError as error:
+        return str(error)
+    return ""
 
 
 def carries(told: object, *data: str) -> bool:

@@ -39,6 +39,9 @@ class Emulation:
         hook: CompressedExchange | None = None,
         average_every: int = 1,
     ) -> None:
+        is_weighted = kept_decay > 0 or hook is not None
+        if (is_weighted and average_every > 1) or ((is_weighted or average_every > 1) and averaging is Averaging.AVG):
+            raise ValueError("local steps, and means over all workers, go with neither of the others")
         self.model, self.optimiser, self.averaging = model, optimiser, averaging
         self.buckets = GradientBuckets(model)
         self._levels: Sequence[int] = ()
@@ -75,7 +78,8 @@ class Emulation:
             for bucket in range(1, self.model.depth + 1):
                 for buffer in self.buckets.of(bucket):
                     buffer.div_(max(1, self.averaging.divisor(levels, bucket)))
-        self._weights.note(self._iteration, levels, self._samples)
+        pieces = ((bucket, own) for bucket in range(1, self.model.depth + 1) for own in self.buckets.of(bucket))
+        self._weights.note(self._iteration, levels, self._samples, pieces)
         self._iteration += 1
         self._step(max(levels))
         return torch.stack(losses)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,11 +17,12 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
-from jigsaw_opt.errors import JigsawError, RunFailedError, UsageError
+from jigsaw_opt.errors import JigsawError, UsageError
 from jigsaw_opt.executor.partial import PartialBackprop
 from jigsaw_opt.executor.partial.transfers import own_group
 from jigsaw_opt.executor.processes import run_group
 from tests.refusals import refused as refused_by
+from tests.refusals import told
 
 pytestmark = pytest.mark.xdist_group("mishaps of partial backpropagation")
 Loss = Callable[[nn.Module, int], Tensor]
@@ -164,10 +166,10 @@ def sending_in_the_backward_pass(rank: int) -> list[float]:
     return found
 
 
-def told_of(model: nn.Module, rank: int) -> tuple[str, str]:
+def told_of(loss: Callable[[], Tensor]) -> tuple[str, str]:
     """What is refused of a pass, which changes no gradient, and what is said of it."""
     try:
-        plain(0)(model, rank).backward()
+        loss().backward()
     except UsageError as error:
         return "; ".join(refused_by(error)), str(error)
     return "nothing", ""
@@ -194,17 +196,13 @@ class Growing(nn.Module):
 def told_in_turn(rank: int) -> tuple[str, str]:
     """What is said where the processes begin with different ones of two models that are alike."""
     models = [wrapped(), wrapped()]
-    return told_of(models[rank], rank)
+    return told_of(lambda: plain(0)(models[rank], rank))
 
 
 def told_of_buffers(rank: int) -> tuple[str, str]:
     model = PartialBackprop(Growing(), 0)
     model.prepare(rows(0, 0))
-    try:
-        model(rows(rank, 0)[rank:]).sum().backward()
-    except UsageError as error:
-        return "; ".join(refused_by(error)), str(error)
-    return "nothing", ""
+    return told_of(lambda: model(rows(rank, 0)[rank:]).sum())
 
 
 def refused(rank: int) -> dict[str, tuple[str, str]]:
@@ -226,12 +224,12 @@ def refused(rank: int) -> dict[str, tuple[str, str]]:
         parameter.register_post_accumulate_grad_hook(lambda parameter: setattr(parameter, "grad", None))
     for parameter in models["updated"].parameters():
         parameter.register_post_accumulate_grad_hook(updates_at_once)
-    doubled = DistributedDataParallel(models["doubled"])
-    said = {name: told_of(doubled if name == "doubled" else model, rank) for name, model in models.items()}
+    passes = models | {"doubled": DistributedDataParallel(models["doubled"])}
+    said = {name: told_of(partial(plain(0), model, rank)) for name, model in passes.items()}
     said |= {"turn": told_in_turn(rank), "buffers": told_of_buffers(rank)}
     assert all(model.iteration == (rank if name == "iteration" else 0) for name, model in models.items())
     models["frozen"].requires_grad_(True).zero_grad()
-    return said | {"afterwards": told_of(models["frozen"], rank)}
+    return said | {"afterwards": told_of(partial(plain(0), models["frozen"], rank))}
 
 
 def placed_by_all(rank: int) -> tuple[int, list[int]]:
@@ -243,13 +241,9 @@ def placed_by_all(rank: int) -> tuple[int, list[int]]:
 
 def without_the_other_one(rank: int) -> str:
     """What is said where one process has no backward pass for as long as the group waits; nothing can follow it."""
-    model, said = wrapped("full"), ""
+    model = wrapped("full")
     dist.distributed_c10d._set_pg_timeout(timedelta(seconds=0.5), own_group(None))
-    if rank == 0:
-        try:
-            plain(0)(model, rank).backward()
-        except RunFailedError as error:
-            said = str(error)
+    said = told(lambda: plain(0)(model, rank).backward()) if rank == 0 else ""
     dist.barrier()
     return said
 

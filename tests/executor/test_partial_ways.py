@@ -230,15 +230,15 @@ def test_a_momentum_of_one_sums_up_samples() -> None:
     assert [float(p[0]) for p in found] == pytest.approx([-0.1 * sum(sums[: step + 1]) for step in range(5)])
 
 
-def kept_means(losses: dict[int, float], set_back: bool) -> list[list[float]]:
+def kept_means(losses: dict[int, float], set_back: int | None = None) -> list[list[float]]:
     """Gradients of the early weight in iterations that rank 0 always reaches, and rank 1 in the first two alone."""
     network = nn.Sequential(nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False))
     nn.init.ones_(network[1].weight)  # type: ignore[arg-type]
     model = PartialBackprop(network, ["1"], lambda i, worker: 1 if worker and i > 1 else 2, kept_decay=0.5)
     found = []
     for batch in range(6):
-        if set_back and batch == 5:
-            model.iteration = 2
+        if set_back is not None and batch == 5:
+            model.iteration = set_back
         loss = model(torch.full((1, 1), 2.0 + 4 * dist.get_rank())).sum()
         (loss * losses.get(batch, 1.0) if dist.get_rank() else loss).backward()
         found.append([float(p.grad) for p in network[0].parameters() if p.grad is not None])
@@ -246,16 +246,32 @@ def kept_means(losses: dict[int, float], set_back: bool) -> list[list[float]]:
     return found
 
 
+def emulated_means(losses: dict[int, float]) -> list[list[float]]:
+    """Return what `kept_means` does, by an emulation."""
+    segments = [nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)]
+    nn.init.ones_(segments[1].weight)  # type: ignore[arg-type]
+    model = SegmentedModel(["early", "late"], segments, lambda outputs, factor: outputs.sum() * factor, [1, 2])
+    nothing = torch.optim.SGD([nn.Parameter(torch.zeros(1))])  # a step by infinity is none that goes on
+    emulation, found = Emulation(model, nothing, kept_decay=0.5), []
+    for iteration in range(6):
+        factors = (1.0, losses.get(iteration, 1.0))
+        batches = [(torch.full((1, 1), 2.0 + 4 * worker), own) for worker, own in enumerate(factors)]
+        emulation.iterate((2, 1 if iteration > 1 else 2), batches)
+        found.append(emulation.buckets.of(2)[0].tolist())
+    return found
+
+
 def doubtful() -> list[list[list[float]]]:
-    return [kept_means({}, False), kept_means({}, True), kept_means({1: math.inf}, False)]
+    return [kept_means({}), kept_means({1: math.inf}), kept_means({}, 2), kept_means({}, 4)]
 
 
 def test_no_gradient_is_kept_that_is_not_finite_or_of_a_later_iteration() -> None:
     """Rank 0 has the gradient 2 and rank 1, of age 0 in the first two iterations, the gradient 6."""
     means = [[(2 + 6 * 0.5**age) / (1 + 0.5**age)] for age in (0, 0, 1, 2, 3, 4)]
-    for plain, set_back, overflown in run_group(doubtful, 2):
+    emulated = [emulated_means({}), emulated_means({1: math.inf})]
+    for plain, overflown, *set_back in (*run_group(doubtful, 2), emulated):
         assert plain == [pytest.approx(own) for own in means]
-        assert set_back == [*(pytest.approx(own) for own in means[:5]), [2.0]]
+        assert all(own == [*(pytest.approx(mean) for mean in means[:5]), [2.0]] for own in set_back)
         assert overflown == [[4.0], [math.inf], [2.0], [2.0], [2.0], [2.0]]
 
 

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from jigsaw_opt.errors import out_of_range, wrong_order
+from jigsaw_opt.errors import out_of_range
 from jigsaw_opt.executor.exchange.buckets import alike
 from jigsaw_opt.problem.costs import contributors
 
@@ -24,8 +24,7 @@ class LocalSteps:
     """What a worker knows of the parameters that all workers last had in common.
 
     `every`: parameters are averaged after so many iterations, again and again; 1 for never. `first`: the first
-    iteration since they were the same everywhere; None where that is not known. `latest`: the last iteration begun
-    since then; None for none.
+    iteration since they were the same everywhere; None where that is not known.
     """
 
     def __init__(self, every: int) -> None:
@@ -33,36 +32,25 @@ class LocalSteps:
             raise out_of_range("average_every", f"parameters are averaged after 1 iteration or more, not {every}")
         self.every = every
         self.first: int | None = None
-        self.latest: int | None = None
         self._common: dict[nn.Parameter, Tensor] = {}
 
     def forget(self) -> None:
         """Begin anew with the next iteration, as where parameters were loaded."""
-        self.first = self.latest = None
+        self.first = None
         self._common.clear()
 
     def begin(self, iteration: int, parameters: Iterable[nn.Parameter]) -> None:
         """Take note of parameters that are the same on all workers."""
         held = (p for p in parameters if p.is_floating_point() or p.is_complex())
-        self.first, self.latest, self._common = iteration, None, {p: p.detach().clone() for p in held}
-
-    def require_onward(self, iteration: int) -> None:
-        """Raise `UsageError` where training has gone back, and workers have trained on their own since the average."""
-        if self.latest is not None and iteration < self.latest:
-            message = (
-                f"the workers' parameters differ after iteration {self.latest}: before it is set back to {iteration}, "
-                "call average_parameters() or load_state_dict()"
-            )
-            raise wrong_order("iteration", message)
+        self.first, self._common = iteration, {p: p.detach().clone() for p in held}
 
     def is_due(self, iteration: int, parameters: Iterable[nn.Parameter]) -> bool:
         """Return whether parameters are to be averaged before an iteration; begin with it where none is known."""
         if self.every == 1:
             return False
-        self.require_onward(iteration)
-        if self.latest is None and iteration != self.first:
+        if self.first is None:
             self.begin(iteration, parameters)
-        return iteration > (self.first or 0) and iteration % self.every == 0
+        return iteration != self.first and iteration % self.every == 0
 
     @torch.no_grad()
     def average(

@@ -112,10 +112,6 @@ class ParameterRun:
         """Return of each parameter whether a worker has a gradient of it, once that has been exchanged."""
         return [bool(mark) for mark in self._marks[: len(self._parameters)].tolist()]
 
-    def is_finite(self) -> bool:
-        """Return whether all numbers are finite; of an exchanged mean all processes find the same."""
-        return bool(self._numbers.isfinite().all())
-
     def set_buffer(self, buffer: Tensor) -> None:
         """Overwrite the flat gradients."""
         self._numbers.copy_(buffer)

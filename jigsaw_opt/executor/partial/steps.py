@@ -116,10 +116,47 @@ def _scale_step(state: Mapping[str, Tensor], share: float) -> None:
 
 
 class StepAdapting(ModuleWrapper, ABC):
-    """A wrapped module that tells of its parts, and whose optimisers can be adapted to the contributors of each."""
+    """A wrapped module that tells of its parts, and that says to its workers how they train."""
 
     _parts: ModelParts | None
     _peers: Workers
+    _iteration: int
+    _begun: int | None
+    """The iteration of the last forward pass that may be trained; None where the next one begins an iteration."""
+
+    @property
+    def rank(self) -> int:
+        """Place of this worker among all, from 0."""
+        return self._peers.rank
+
+    @property
+    def workers(self) -> int:
+        """Number of workers."""
+        return self._peers.count
+
+    @property
+    def iteration(self) -> int:
+        """Backward passes ended, those under `no_sync` not counted.
+
+        Set it, in all processes, where training goes on from a checkpoint. Another number is as good as new: what is
+        known of earlier iterations is forgotten. Where workers have taken local steps since the last average, that is
+        an error.
+        """
+        return self._iteration
+
+    @iteration.setter
+    def iteration(self, iteration: int) -> None:
+        if not isinstance(iteration, int) or iteration < 0:
+            raise out_of_range("iteration", f"iterations are counted from 0, not {iteration!r}")
+        if iteration != self._iteration:
+            self._peers.require_common(self._iteration)
+            self._begin_anew()
+            self._iteration = iteration
+
+    def _begin_anew(self) -> None:
+        """Know nothing of earlier iterations, for the next one does not follow from them."""
+        self._peers.forget()
+        self._begun = None
 
     def _known_parts(self) -> ModelParts:
         """Return the parts; raise `UsageError` before they are known."""
@@ -131,7 +168,7 @@ class StepAdapting(ModuleWrapper, ABC):
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """Load one of the module, the same in all processes."""
-        self._peers.forget()
+        self._begin_anew()
         return super().load_state_dict(*args, **kwargs)
 
     def describe(self) -> Description:
@@ -159,6 +196,27 @@ class StepAdapting(ModuleWrapper, ABC):
             message = f"a gradient is a mean of a whole number of samples, at least 1 and below 2^63, not {samples!r}"
             raise out_of_range("samples", message)
         self._peers.samples = samples
+
+    def register_comm_hook(self, state: Any, hook: Callable[[Any, Any], Any]) -> None:
+        """Have a hook exchange gradients, as that of `DistributedDataParallel` does, such as one that compresses them.
+
+        A worker whose level does not reach a gradient gives zeros, and the hook's mean over all workers is scaled to
+        the mean over those that reach it. Processes that have other hooks raise an error.
+
+        Parameters
+        ----------
+        state
+            The first argument of the hook, such as a process group or None.
+        hook
+            Takes the state and a bucket with the methods of `torch.distributed.GradBucket`, and returns a future of
+            the mean over all workers.
+
+        Raises
+        ------
+        UsageError
+            It is no function, or there is a hook already.
+        """
+        self._peers.exchange_by(state, hook)
 
     def parameter_groups(self) -> list[dict[str, list[nn.Parameter]]]:
         """Return the parameters in groups for an optimiser, one for each bucket, from the output to the input.

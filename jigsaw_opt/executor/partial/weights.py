@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Iterable, Sequence
+
+from torch import Tensor
 
 from jigsaw_opt.errors import out_of_range
 
@@ -26,7 +28,6 @@ class GradientWeights:
         if not 0 <= decay <= 1:
             raise out_of_range("kept_decay", f"the weight of a kept gradient decays by 0 to 1, not {decay}")
         self.decay = decay
-        self.noted = -1
         self._last: dict[tuple[int, int], tuple[int, int]] = {}
 
     def of(self, iteration: int, levels: Sequence[int], samples: Sequence[int], bucket: int) -> list[float]:
@@ -43,15 +44,14 @@ class GradientWeights:
                 weights[worker] = n * self.decay ** (iteration - last)
         return weights
 
-    def follow(self, iteration: int) -> None:
-        """Forget kept gradients where an iteration is not the next one, for their ages are not known then."""
-        if iteration != self.noted + 1:
-            self._last.clear()
-
-    def note(self, iteration: int, levels: Sequence[int], samples: Sequence[int], lost: Container[int] = ()) -> None:
-        """Note whose gradients have been kept in an iteration; `lost`: the buckets whose mean was not finite."""
-        self.noted = iteration
-        for worker, level in enumerate(levels if self.decay else ()):
+    def note(
+        self, iteration: int, levels: Sequence[int], samples: Sequence[int], means: Iterable[tuple[int, Tensor]]
+    ) -> None:
+        """Note whose gradients have been kept in an iteration; `means`: buckets with mean gradients, in pieces."""
+        if not self.decay:
+            return
+        lost = {bucket for bucket, mean in means if not mean.isfinite().all()}
+        for worker, level in enumerate(levels):
             for bucket in range(2, level + 1):
                 # Somebody's gradient may be the reason, and all processes know the mean alone.
                 self._last.pop((worker, bucket), None)

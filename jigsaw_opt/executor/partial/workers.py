@@ -80,6 +80,7 @@ class Workers:
         self._ended: frozenset[int] = frozenset()
         self.samples: int | None = None
         self._weights = GradientWeights(kept_decay)
+        self._begun: int | None = None  # no backward pass of this iteration has been averaged yet
         self._levels, self._samples = [1] * self.count, [1] * self.count
         self._runs: list[ParameterRun] = []
         self._facts: dict[str, str] = {}
@@ -104,13 +105,12 @@ class Workers:
                 self._require_exchange(what)
         if self.count > 1 and self.local.is_due(iteration, parts.buckets):
             self.average_parameters(module, parts, iteration, rule)
-        self.local.latest = iteration
+        self._begun = iteration
 
     def average_parameters(self, module: nn.Module, parts: ModelParts, iteration: int, rule: LevelRule) -> None:
         """Average parameters after local steps; raise where the processes are not at the same iteration."""
         if self.count == 1 or self.local.first is None:
             return
-        self.local.require_onward(iteration)
         levels = [rule(number) for number in range(self.local.first, iteration)]
         facts = self._pass_facts(module, iteration, rule(iteration))
 
@@ -147,9 +147,19 @@ class Workers:
         own_group(self.group)  # all processes make it now, and none in a backward pass
         return split_alike(module, order, cuts, self.group)
 
+    def require_common(self, iteration: int) -> None:
+        """Raise `UsageError` where the workers have taken steps of their own before this iteration."""
+        if self.local.first not in (None, iteration):
+            message = (
+                f"the workers' parameters differ at iteration {iteration}: before another one is set, call "
+                "average_parameters() or load_state_dict()"
+            )
+            raise wrong_order("iteration", message)
+
     def forget(self) -> None:
         """Know of no earlier gradients and of no common parameters, for parameters are others now."""
         self.local.forget()
+        self._begun = None
         self.noise.forget_earlier()
         self._weights = GradientWeights(self._weights.decay)
 
@@ -210,9 +220,9 @@ class Workers:
             raise not_together("join", "within join() no gradients are kept, and workers count alike")
         if self.samples is not None and self.noise.is_due(iteration):
             raise not_together("samples", "the noise of gradients is measured where workers count alike")
-        if self._weights.decay and self._weights.noted == iteration:
-            raise unsupported("kept_decay", "gradients are kept of one averaged backward pass in an iteration")
-        self._weights.follow(iteration)
+        if self._weights.decay and self._begun != iteration:
+            message = "gradients are kept of one averaged backward pass in an iteration, before another one is set"
+            raise unsupported("kept_decay", message)
 
     def require_cleared(self, trained: Sequence[nn.Parameter]) -> None:
         """Raise `UsageError` where gradients are kept and those of an earlier iteration are still there."""
@@ -230,8 +240,9 @@ class Workers:
         running.average.finish()
         self._ended = running.average.ended
         self._levels = left = without(forward.levels, self._ended)
-        lost = {run.bucket for run in self._runs if not run.is_finite()} if self._weights.decay else set()
-        self._weights.note(forward.iteration, left, self._samples, lost)
+        means = ((run.bucket, run.buffer()) for run in self._runs)
+        self._weights.note(forward.iteration, left, self._samples, means)
+        self._begun = None
         if is_measured:
             for bucket, group in groupby(self._runs, lambda run: run.bucket):
                 runs = list(group)

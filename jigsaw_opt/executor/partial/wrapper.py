@@ -8,7 +8,7 @@ turn gradients off and the cache of autocast need no care of their own, as none 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
@@ -80,11 +80,6 @@ class PartialBackprop(StepAdapting):
     process_group
         The group of those who train; None for the default group.
 
-    Attributes
-    ----------
-    iteration : int
-        Backward passes ended, those under `no_sync` not counted. Set it where training goes on from a checkpoint.
-
     Raises
     ------
     UsageError
@@ -114,7 +109,7 @@ class PartialBackprop(StepAdapting):
             )
         if not isinstance(cuts, int):
             require_modules(module, cuts)
-        self.iteration = 0
+        self._iteration = 0
         self._cuts, self._debug, self._synchronise = cuts, debug, True
         depth = (cuts if isinstance(cuts, int) else len(cuts)) + 1
         noise = GradientNoise(depth, efficiency_every)
@@ -124,16 +119,6 @@ class PartialBackprop(StepAdapting):
         self._rule: LevelRule = self._of_levels()
         self._forget()
         self._peers.begin_alike(module)
-
-    @property
-    def rank(self) -> int:
-        """Place of this worker among all, from 0."""
-        return self._peers.rank
-
-    @property
-    def workers(self) -> int:
-        """Number of workers."""
-        return self._peers.count
 
     def _of_levels(self) -> LevelRule:
         depth, warm_up, granularity, seed = self._schedule
@@ -147,6 +132,7 @@ class PartialBackprop(StepAdapting):
         self._hooked: set[nn.Parameter] = set()
         self._needs = GradientNeeds()
         self._last: ForwardPass | None = None
+        self._begun: int | None = None
         self._pending: list[ForwardPass] = []
         self._entered: tuple[ForwardPass, list[Tensor]] | None = None
         self._running: BackwardPass | None = None
@@ -165,14 +151,14 @@ class PartialBackprop(StepAdapting):
         parts = self.prepare(*args, **kwargs)
         parts.require_same_parameters(self.module)
         self._follow_frozen(parts)
-        is_first = self._last is None or self._last.iteration != self.iteration
         turns = turns_of(self._levels)
-        if is_first:
+        if self._begun != self.iteration:
             self._peers.begin_iteration(self, parts, self.iteration, self._rule, turns)
             if self._debug and self.iteration % self._debug == 0:
                 self._peers.compare(self.module, self.iteration)
             if turns is not None:
                 turns.begin_block(self.iteration)
+            self._begun = self.iteration
         for other in sharing(self):
             other._is_latest = False
         self._is_latest = True
@@ -239,27 +225,6 @@ class PartialBackprop(StepAdapting):
     def average_parameters(self) -> None:
         """Average the parameters of all workers now, as after the last local steps; all processes call this."""
         self._peers.average_parameters(self.module, self._known_parts(), self.iteration, self._rule)
-
-    def register_comm_hook(self, state: Any, hook: Callable[[Any, Any], Any]) -> None:
-        """Have a hook exchange gradients, as that of `DistributedDataParallel` does, such as one that compresses them.
-
-        A worker whose level does not reach a gradient gives zeros, and the hook's mean over all workers is scaled to
-        the mean over those that reach it. Processes that have other hooks raise an error.
-
-        Parameters
-        ----------
-        state
-            The first argument of the hook, such as a process group or None.
-        hook
-            Takes the state and a bucket with the methods of `torch.distributed.GradBucket`, and returns a future of
-            the mean over all workers.
-
-        Raises
-        ------
-        UsageError
-            It is no function, or there is a hook already.
-        """
-        self._peers.exchange_by(state, hook)
 
     def _follow_frozen(self, parts: ModelParts) -> None:
         """Take account of parameters that the user has frozen, set free or moved to another type or device."""
@@ -351,7 +316,7 @@ class PartialBackprop(StepAdapting):
                 if self._parts is not None:  # there may have been no forward pass
                     self._follow_frozen(self._parts)
                 while self._peers.follow(self.module, self.iteration, self._rule(self.iteration)):
-                    self.iteration += 1
+                    self._iteration += 1
 
     def _finish(self, running: BackwardPass) -> None:
         turns = turns_of(self._levels) if running.reached and running.forward.synchronise else None
@@ -365,7 +330,7 @@ class PartialBackprop(StepAdapting):
             if turns is not None:
                 turns.end_iteration()
             if running.reached and forward.synchronise and forward.iteration == self.iteration:
-                self.iteration += 1
+                self._iteration += 1
                 self._pending.clear()
         finally:
             running.end()
