@@ -220,6 +220,13 @@ def out_of_range(path: str, told: str) -> UsageError:
     return UsageError(told, code="out-of-range", path=path)
 
 
+def require_at_least(least: int, **numbers: int) -> None:
+    """Raise `UsageError` at the first of these arguments that is below `least`."""
+    for name, number in numbers.items():
+        if number < least:
+            raise out_of_range(name, f"{name} is at least {least}, not {number}")
+
+
 def mismatch(path: str, told: str) -> UsageError:
     """Return the error of an argument that does not go with what else is given or there."""
     return UsageError(told, code="mismatch", path=path)

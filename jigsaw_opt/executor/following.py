@@ -24,7 +24,6 @@ from jigsaw_opt.executor.processes import TIMEOUT
 from jigsaw_opt.executor.schedules.link_order import AnyStore, HashStore, PrefixStore, TCPStore
 from jigsaw_opt.executor.schedules.order import ReplayExtent, ReplayOrder, RowStep, TransferKey
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import JobPlan, Plan
 
 _PAUSE_S = 2e-4
@@ -84,7 +83,7 @@ def following(
     if any(phase.is_counted for _, _, phase in plan.all_phases()):
         message = "a plan whose phases are counted cannot be followed: it needs one that lists all iterations"
         raise unsupported("plan", message)
-    if any(isinstance(own, Job) and own.exchange is not None and own.exchange.every for own in instance.jobs):
+    if any(own.exchange is not None and (own.exchange.every or 1) > 1 for own in instance.data_parallel_jobs):
         raise unsupported("instance", "an iteration with several steps, the `every` of an exchange, cannot be followed")
     names = [job.name for job in plan.data_parallel]
     if job not in names:

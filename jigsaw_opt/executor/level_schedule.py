@@ -8,7 +8,7 @@ from math import floor
 from random import Random
 from typing import Literal
 
-from jigsaw_opt.errors import UsageError, out_of_range
+from jigsaw_opt.errors import out_of_range, require_at_least
 from jigsaw_opt.problem.costs import ceil_fraction, staircase
 
 Assignment = Literal["fixed", "rotation", "permutation"]
@@ -71,17 +71,13 @@ class LevelSchedule:
     iterations: int = 0
 
     def __post_init__(self) -> None:
-        if min(self.depth, self.workers, self.granularity) < 1 or self.warm_up < 0:
-            raise UsageError(
-                "depth, workers and granularity are at least 1, and the warm-up is at least 0", code="out-of-range"
-            )
+        require_at_least(1, depth=self.depth, workers=self.workers, granularity=self.granularity)
+        require_at_least(0, warm_up=self.warm_up, full_every=self.full_every)
         if not 1 <= self.min_contributors <= self.workers:
             message = f"contributors are 1 to the {self.workers} workers, not {self.min_contributors}"
             raise out_of_range("min_contributors", message)
         if not 0 <= self.mean_depth <= 1:
             raise out_of_range("mean_depth", f"a mean depth is 0 to 1, not {self.mean_depth}")
-        if self.full_every < 0:
-            raise out_of_range("full_every", f"a number of iterations is at least 0, not {self.full_every}")
         if self.freeze_from is not None and not 0 <= self.freeze_from < self.iterations:
             end = f"{self.iterations}, not {self.freeze_from}" if self.iterations else "and `iterations` is not given"
             message = f"parts are frozen from an iteration before the end, {end}"

@@ -158,9 +158,9 @@ def test_levels_are_a_staircase_in_every_iteration(assignment: str) -> None:
 
 def test_full_rule_and_wrong_numbers() -> None:
     assert LevelSchedule(6, 2, rule="full").levels(5) == (6, 6)
-    for wrong in ({"workers": 0}, {"granularity": 0}, {"warm_up": -1}, {"depth": 0}):
-        with pytest.raises(UsageError):
-            LevelSchedule(**{"depth": 2, "workers": 2, **wrong})
+    for name, wrong in {"workers": 0, "granularity": 0, "warm_up": -1, "depth": 0, "full_every": -1}.items():
+        with misuse(f"out-of-range {name}"):
+            LevelSchedule(**{"depth": 2, "workers": 2, name: wrong})
 
 
 @pytest.mark.parametrize("levels", [(1, 2, 3, 4), (4, 4, 4, 4), (4, 1, 1, 1), (2, 4, 2, 3)])
@@ -284,8 +284,6 @@ def test_parts_are_frozen_one_after_the_other() -> None:
             LevelSchedule(4, 2, **wrong)
     with misuse("out-of-range freeze_from", naming=("`iterations` is not given",)):
         LevelSchedule(4, 2, freeze_from=3)
-    with misuse("out-of-range full_every"):
-        LevelSchedule(4, 2, full_every=-1)
 
 
 def test_free_levels_keep_one_worker_at_full_depth_and_use_all_others() -> None:

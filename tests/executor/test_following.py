@@ -27,7 +27,7 @@ from jigsaw_opt.executor.processes import run_group
 from jigsaw_opt.executor.schedules.clock import ReplayClock
 from jigsaw_opt.executor.schedules.link_order import HashStore
 from jigsaw_opt.executor.schedules.order import ReplayExtent, ReplayOrder, TransferKey
-from jigsaw_opt.problem import Instance, Plan
+from jigsaw_opt.problem import FullDepth, Instance, JobExchange, Plan
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 from tests.refusals import misuse
@@ -239,6 +239,13 @@ def test_what_does_not_fit_the_plan_is_refused() -> None:
         pass
     with pytest.raises(CheckFailedError), following(plan, alone, "a"):
         pass
+    a, b = alone.data_parallel_jobs
+    for exchange, told in ({"every": 1}, "missing-option meet"), ({"every": 2}, "unsupported instance"):
+        several = replace(alone, jobs=(replace(a, depth=FullDepth(), exchange=JobExchange(**exchange)), b))
+        several_plan = solve(several, "greedy").plan
+        assert several_plan is not None
+        with misuse(told), following(several_plan, several, "a"):
+            pass
     with misuse("mismatch levels") as caught:
         PartialBackprop(network(), CUTS, levels=plan.data_parallel[0])
     assert "2 workers" in str(caught.value)

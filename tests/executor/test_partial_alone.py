@@ -164,10 +164,11 @@ def test_what_the_first_pass_does_not_use_is_told() -> None:
         (None, "full", "wrong-type cuts"),
         (2.0, "full", "wrong-type cuts"),
         (["1"], "half", "unknown-value levels"),
-        (["1"], jigsaw_opt.FreeDepth(balance=1), "not-together balance"),
+        (["1"], jigsaw_opt.FreeDepth(balance=1), "unsupported balance"),
         (["1"], jigsaw_opt.LevelSchedule(3, 1), "mismatch levels"),
         (6, "full", "out-of-range cuts"),
         (["1"], lambda iteration, worker: 3, "out-of-range levels"),
+        (["1"], ["full"], "unknown-value levels"),
     ],
 )
 def test_what_makes_no_sense_is_refused(cuts: Any, levels: Any, refused: str) -> None:

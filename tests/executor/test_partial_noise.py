@@ -186,8 +186,9 @@ def test_what_is_not_known_is_said() -> None:
             estimate((1, 1), (1, 1)).progress(levels)
     with misuse("wrong-order efficiency_every"):
         PartialBackprop(Product(), []).efficiency()
-    with misuse("wrong-type cuts"):
-        PartialBackprop(Product(), [], efficiency_every=-1)
+    for name in ("efficiency_every", "debug", "warm_up"):
+        with misuse(f"out-of-range {name}"):
+            PartialBackprop(Product(), [], **{name: -1})
 
 
 def test_half_precision_has_no_estimate_and_others_have() -> None:

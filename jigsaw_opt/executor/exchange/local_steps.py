@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from jigsaw_opt.errors import out_of_range
+from jigsaw_opt.errors import require_at_least
 from jigsaw_opt.executor.exchange.buckets import alike
 from jigsaw_opt.problem.costs import contributors
 
@@ -28,8 +28,7 @@ class LocalSteps:
     """
 
     def __init__(self, every: int) -> None:
-        if every < 1:
-            raise out_of_range("average_every", f"parameters are averaged after 1 iteration or more, not {every}")
+        require_at_least(1, average_every=every)
         self.every = every
         self.first: int | None = None
         self._common: dict[nn.Parameter, Tensor] = {}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, Literal
 
@@ -21,47 +22,44 @@ Levels = (
 """A rule, or a function of iteration and worker, both from 0, or a job of a plan."""
 LevelRule = Callable[[int], tuple[int, ...]]
 """The levels of all workers in an iteration, from 0."""
+_NAMED: Mapping[str, Mapping[str, Any]] = {
+    "full": {"rule": "full"},
+    "staircase": {"assignment": "fixed"},
+    "rotation": {"assignment": "rotation"},
+    "permutation": {"assignment": "permutation"},
+    "two_level": {"rule": "two_level"},
+    "uniform": {"rule": "uniform"},
+}
+"""What a `LevelSchedule` has beside its defaults, by the name of levels."""
 
 
 def level_rule(levels: Levels, depth: int, workers: int, warm_up: int, granularity: int, seed: int) -> LevelRule:
     """Return the rule that `levels` names, for so many levels and workers."""
+    base = LevelSchedule(depth, workers, granularity=granularity, warm_up=warm_up, seed=seed)
     if levels == "free":
         levels = FreeDepth()
     if isinstance(levels, LevelSchedule | JobPlan) and (warm_up, granularity) != (0, 1):
         message = "a schedule or a plan says the levels of each iteration: leave warm_up and granularity out"
         raise not_together("levels", message)
-    own: dict[str, Any] = {}
     if isinstance(levels, FreeDepth):
-        if levels.balance is not None:
-            raise not_together("balance", "levels that are drawn keep no balance: leave it out")
-        if levels.min_progress is not None:
-            raise unsupported("min_progress", "levels that are drawn keep no limit of progress: leave it out")
+        for name in ("balance", "min_progress"):
+            if getattr(levels, name) is not None:
+                raise unsupported(name, f"levels that are drawn keep no {name}: leave it out")
         fewest = min(levels.min_contributors, workers)
-        own = {"rule": "free", "min_contributors": fewest, "mean_depth": levels.mean(workers)}
-    elif isinstance(levels, LevelSchedule):
-        return _of_schedule(levels, depth, workers)
-    elif levels in ("two_level", "uniform"):
-        own = {"rule": levels}
-    elif levels in ("full", "staircase"):
-        own = {"rule": levels, "assignment": "fixed"}
-    elif levels in ("rotation", "permutation"):
-        own = {"assignment": levels}
-    if own:
-        return LevelSchedule(depth, workers, granularity=granularity, warm_up=warm_up, seed=seed, **own).levels
+        return replace(base, rule="free", min_contributors=fewest, mean_depth=levels.mean(workers)).levels
+    if isinstance(levels, LevelSchedule):
+        if (levels.depth, levels.workers) != (depth, workers):
+            own = f"{levels.depth} levels and {levels.workers} workers"
+            raise mismatch("levels", f"the schedule is of {own}; here are {depth}, {workers}")
+        return levels.levels
     if isinstance(levels, JobPlan):
         return _of_plan(levels, depth, workers)
+    if isinstance(levels, str) and levels in _NAMED:
+        return replace(base, **_NAMED[levels]).levels
     if not callable(levels):
-        names = "full, staircase, rotation, permutation, free, two_level, uniform, a FreeDepth, a LevelSchedule, "
-        names += "a job of a plan or a function"
+        names = f"free, {', '.join(_NAMED)}, a FreeDepth, a LevelSchedule, a job of a plan or a function"
         raise UsageError(f"levels are {names}, not {levels!r}", code="unknown-value", path="levels")
     return _of_function(levels, depth, workers, warm_up, granularity)
-
-
-def _of_schedule(levels: LevelSchedule, depth: int, workers: int) -> LevelRule:
-    if (levels.depth, levels.workers) != (depth, workers):
-        message = f"the schedule is of {levels.depth} levels and {levels.workers} workers; here are {depth}, {workers}"
-        raise mismatch("levels", message)
-    return levels.levels
 
 
 def _of_plan(job: JobPlan, depth: int, workers: int) -> LevelRule:
@@ -78,9 +76,6 @@ def _of_plan(job: JobPlan, depth: int, workers: int) -> LevelRule:
 def _of_function(
     levels: Callable[[int, int], int], depth: int, workers: int, warm_up: int, granularity: int
 ) -> LevelRule:
-    if warm_up < 0 or granularity < 1:
-        raise UsageError("granularity is at least 1, and the warm-up is at least 0", code="out-of-range")
-
     def rule(iteration: int) -> tuple[int, ...]:
         if iteration < warm_up:
             return (depth,) * workers

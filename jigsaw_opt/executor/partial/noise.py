@@ -36,8 +36,8 @@ class BucketNoise:
     numbers, over the squared length of the true gradient: with so many workers, half of the squared length of their
     mean is noise. ``inf`` where that length cannot be told from 0, and ``nan`` where nothing is known. `error`: its
     standard error. `weight`: squared length of the true gradient, the bucket's part in the decrease of the loss by
-    steps of SGD. `estimates`: number of estimates that were averaged. `alone`: whether they compare a lone contributor
-    with itself an iteration later, which counts what the step between changes as noise, so that there may be less.
+    steps of SGD. `estimates`: number of estimates that were averaged. `alone`: whether they compare a lone gradient
+    with the next one that is measured, which counts what the steps between change as noise, so that there may be less.
     """
 
     bucket: int
@@ -182,7 +182,7 @@ class GradientNoise:
         return bool(self.every) and iteration % self.every < 2
 
     def forget_earlier(self) -> None:
-        """Forget gradients that wait for those of the next iteration, for parameters are others now."""
+        """Forget gradients that wait for the next ones, for parameters are others now."""
         self._earlier.clear()
 
     def observe(self, bucket: int, count: int, own_square: float, mean: Sequence[Tensor]) -> None:
@@ -196,7 +196,7 @@ class GradientNoise:
             trace = (own_square - square) * count / (count - 1)
             self._moments[bucket - 1].add(trace, square - trace / count)
         elif count and (earlier := self._earlier.pop(bucket, None)) is not None:
-            # Two iterations in a row are two samples of about the same gradient, whose product is its squared length.
+            # Two iterations are two samples of about the same gradient, whose product is its squared length.
             both = sum(_product(own, other) for own, other in zip(mean, earlier[1], strict=True))
             self._alone[bucket - 1].add((square + earlier[0]) / 2 - both, both)
         elif count:

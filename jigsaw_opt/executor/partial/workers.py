@@ -192,7 +192,7 @@ class Workers:
 
         `turns`: in which the runs are exchanged; None for at once.
         """
-        forward = running.forward
+        forward, weigh = running.forward, self._weights.of
         is_weighted = self._weights.decay > 0 or self.samples is not None
         if is_weighted:
             self._require_one_whole_pass(forward.iteration)
@@ -207,12 +207,9 @@ class Workers:
             None if turns is None else partial(turns.transfer, forward.iteration),
             self.hook,
             self.noise.is_due(forward.iteration),
-            partial(self._weigh, forward.iteration) if is_weighted else None,
+            (lambda own, left: weigh(forward.iteration, left, self._samples, own)) if is_weighted else None,
             self._weights.decay > 0,
         )
-
-    def _weigh(self, iteration: int, bucket: int, levels: Sequence[int]) -> list[float]:
-        return self._weights.of(iteration, levels, self._samples, bucket)
 
     def _require_one_whole_pass(self, iteration: int) -> None:
         """Raise `UsageError` where weights, or gradients that are kept, would not be those of whole iterations."""

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 from torch.autograd import Variable
 
-from jigsaw_opt.errors import UsageError, not_together, wrong_order
+from jigsaw_opt.errors import UsageError, not_together, require_at_least, wrong_order
 from jigsaw_opt.executor.models.leveled_model import frozen
 from jigsaw_opt.executor.partial.agreement import require_outermost, require_trainable
 from jigsaw_opt.executor.partial.forward_order import is_raised, observe
@@ -103,10 +103,9 @@ class PartialBackprop(StepAdapting):
         process_group: dist.ProcessGroup | None = None,
     ) -> None:
         super().__init__(module)
-        if not are_cuts(cuts) or min(debug, efficiency_every) < 0:
-            raise UsageError(
-                "cuts are a list of names or a number, and numbers are at least 0", code="wrong-type", path="cuts"
-            )
+        if not are_cuts(cuts):
+            raise UsageError("cuts are a list of names, or a number from 0", code="wrong-type", path="cuts")
+        require_at_least(0, debug=debug, efficiency_every=efficiency_every)
         if not isinstance(cuts, int):
             require_modules(module, cuts)
         self._iteration = 0
