@@ -28,6 +28,7 @@ ROOMS = (
     "planning",
     "scheduling",
     "simulation",
+    "serving",
     "executor",
     "sweeps",
     "views",

@@ -176,7 +176,7 @@ def _jobs(records: Mapping[str, _SacctLine], tally: Tally) -> Iterator[tuple[int
         line = components[0].line
         unfinished = next((one.reason for one in components if one.reason in (STILL_RUNNING, _PENDING)), "")
         if unfinished or not ran:
-            for task in _tasks(name):
+            for task in tasks_of(name):
                 yield line, _unfinished(task, unfinished, components) if unfinished else components[0].reason
             continue
         submit_us, longest_us = min(one.submit_us for one in ran), max(one.duration_us for one in ran)
@@ -208,7 +208,7 @@ def _stated_by_all(components: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _tasks(name: str) -> Sequence[str]:
+def tasks_of(name: str) -> Sequence[str]:
     """Return the tasks that a record stands for, as three in ``7_[1,4-8:4]``; itself where it does not say all."""
     found = _ARRAY.fullmatch(name)
     matches = [_RANGE.fullmatch(part) for part in found["tasks"].split(",")] if found else []

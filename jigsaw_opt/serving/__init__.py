@@ -1,0 +1,1 @@
+"""Those who talk to a live scheduler for others."""

@@ -1,0 +1,1 @@
+"""A client of Slurm: it tells a scheduler what happens on the cluster, and carries out what the scheduler decides."""
