@@ -20,13 +20,11 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from common import print_table, shared
+from common import print_table, shared, with_noise
 
 from jigsaw_opt.documents.readers.traces import read_trace
 from jigsaw_opt.instances.profiles import profile
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
-from jigsaw_opt.problem.efficiency import Efficiency
-from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.workload import Workload
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.simulation.engine.setting import Setting
@@ -104,13 +102,6 @@ def performance(given: argparse.Namespace, mix: str, counted: str) -> Profiled:
         for (name, batch), scale in zip(NETWORKS.items(), scales, strict=True)
     }
     return Profiled(Cluster(boxes, ("switch",), links), models, counted)
-
-
-def with_noise(model: Model, scale: float | None) -> Model:
-    """Return a model with the noise scale that is assumed; None for an unknown one."""
-    if scale is None:
-        return model
-    return replace(model, efficiency=Efficiency((round(1000 * scale),) * model.depth, (1,) * model.depth))
 
 
 def measured(

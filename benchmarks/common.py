@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
 from time import process_time
 from typing import TypeVar
+
+from jigsaw_opt.problem import Efficiency, Model
 
 Found = TypeVar("Found")
 
@@ -32,6 +35,12 @@ def timed(call: Callable[[], Found]) -> tuple[Found, float]:
 def _cpu_seconds() -> float:
     children = getrusage(RUSAGE_CHILDREN)
     return process_time() + children.ru_utime + children.ru_stime
+
+
+def with_noise(model: Model, scale: float | None) -> Model:
+    """A model whose buckets all weigh the same and have this noise scale, in batches of a worker; None for unknown."""
+    own = None if scale is None else Efficiency((round(1000 * scale),) * model.depth, (1,) * model.depth)
+    return replace(model, efficiency=own)
 
 
 def line(cells: Iterable[object]) -> str:

@@ -17,14 +17,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from statistics import fmean
 
-from common import print_table
+from common import print_table, with_noise
 from spb.subjects import SUBJECTS
 from spb.training import Method, Run, Setting, train
-from spb_progress import LENGTHS, length_of, progress
+from spb_progress import LENGTHS, length_of
 
 from jigsaw_opt import FreeDepth, InstanceBuilder, JobExchange, StaircaseDepth, solve
 from jigsaw_opt.instances.profiles import profile
-from jigsaw_opt.problem import Efficiency, FullDepth, Instance
+from jigsaw_opt.problem import FullDepth, Instance
+from jigsaw_opt.problem.efficiency import progress_of
 from jigsaw_opt.problem.rules.part import CheckedPart
 
 WORKERS, JOBS, SEGMENTS, MILLION = 4, 2, 4, 1_000_000
@@ -73,9 +74,7 @@ def instance(scarce: str, levels: str, hook: str, every: int, noise: float) -> I
         builder.add_server(f"s{k}", gpu_type="v100", gpus=1, gpu_memory=32 * 10**9, fabric_bandwidth=10**11)
         bandwidth = round(ring_bytes * MILLION / (CLUSTERS[scarce] * block_us))
         builder.add_link(f"l{k}", (f"s{k}", "switch"), bandwidth=bandwidth)
-    depth = len(model.segments)
-    efficiency = Efficiency((round(1000 * noise),) * depth, (1,) * depth)
-    builder.add_models({"net": replace(model, efficiency=efficiency)})
+    builder.add_models({"net": with_noise(model, noise)})
     exchange = None if (hook, every) == ("", 1) else JobExchange(every if every > 1 else None, HOOKS[hook])
     for k in range(JOBS):
         builder.add_job(f"j{k}", model="net", workers=WORKERS, iterations=1, depth=LEVELS[levels], exchange=exchange)
@@ -95,10 +94,7 @@ def rows(given: argparse.Namespace, worth: dict[tuple[str, int], float]) -> Iter
                 jobs = instance(scarce, levels, hook, every, given.noise)
                 result = solve(jobs, work_limit=given.work, threads=1)
                 assert result.plan is not None and result.plan.period_us
-                taken = [own for job in result.plan.data_parallel for own in job.levels]
-                model = jobs.models["net"]
-                counts = [[sum(level > b for level in own) for b in range(model.depth)] for own in taken]
-                made = fmean(fmean(progress(given.noise, count, WORKERS) for count in own) for own in counts)
+                made = fmean(progress_of(jobs, result.plan).values()) / every
                 goodput = JOBS * every * made * worth[hook, every] * 1000 / result.plan.period_us
                 base = base or goodput
                 ms = [f"{us / 1000 / every:.1f}" for us in (result.plan.period_us, result.bound or 0)]

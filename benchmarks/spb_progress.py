@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -32,7 +33,7 @@ from spb.training import Method, Setting, levels_of, rate_factor
 
 from jigsaw_opt.executor.level_schedule import LevelSchedule
 from jigsaw_opt.executor.models.building import SegmentedModel
-from jigsaw_opt.executor.partial.noise import GradientNoise, NoiseEstimate
+from jigsaw_opt.executor.partial.noise import BucketNoise, GradientNoise, NoiseEstimate
 from jigsaw_opt.executor.profiling.efficiency import average_gradients
 from jigsaw_opt.executor.worker import OPTIMISERS
 from jigsaw_opt.problem.costs import contributors
@@ -51,13 +52,8 @@ STEPS: Mapping[str, Factor] = {
     "as they are": lambda noise, count, workers: 1.0,
     "share^0.5": lambda noise, count, workers: (count / workers) ** 0.5,
     "share": lambda noise, count, workers: count / workers,
-    "best": lambda noise, count, workers: progress(noise, count, workers),
+    "best": lambda noise, count, workers: BucketNoise(0, noise, 0.0, 1.0, 1).progress(count, workers),
 }
-
-
-def progress(noise: float, count: int, workers: int) -> float:
-    """Of a bucket by the theory; with endless noise the share of contributors."""
-    return count / workers if noise == float("inf") else count * (workers + noise) / (workers * (count + noise))
 
 
 def rules(depth: int, workers: int, seed: int) -> dict[str, Levels]:
@@ -75,19 +71,6 @@ def rules(depth: int, workers: int, seed: int) -> dict[str, Levels]:
     found |= {f"1 full, others at {level}": some_full(1, level) for level in range(2, depth)}
     found["every other at 1"] = lambda turn: [1 if turn % 2 else depth] * workers
     return found
-
-
-@dataclass(frozen=True)
-class Row:
-    """A rule with one way of steps: progress, standard error of what is measured over seeds, best rate, its loss."""
-
-    steps: str
-    rule: str
-    predicted: float
-    measured: float
-    error: float
-    rate: float
-    loss: float
 
 
 @dataclass(frozen=True)
@@ -170,9 +153,12 @@ def _average(model: SegmentedModel, batches: Sequence[Any], levels: Sequence[int
 
 
 def length_of(loss: float, curve: Sequence[tuple[float, float]]) -> float:
-    """The length at which a falling curve of loss by length comes to a loss, its ends where it never does."""
+    """The length at which a falling curve of loss by length comes to a loss, its ends where it never does.
+
+    A loss that is no number is reached at once.
+    """
     falling = [(length, min(known for _, known in curve[: at + 1])) for at, (length, _) in enumerate(curve)]
-    if loss >= falling[0][1]:
+    if not loss < falling[0][1]:
         return falling[0][0]
     for (low, above), (high, below) in pairwise(falling):
         if below <= loss < above:
@@ -186,12 +172,8 @@ def ranks(values: Sequence[float]) -> list[float]:
 
 
 def correlation(one: Sequence[float], other: Sequence[float]) -> float:
-    """Spearman's rank correlation."""
-    a, b = ranks(one), ranks(other)
-    middle = (len(a) - 1) / 2
-    both = sum((x - middle) * (y - middle) for x, y in zip(a, b, strict=True))
-    spread = sum((x - middle) ** 2 for x in a) * sum((y - middle) ** 2 for y in b)
-    return float(both / spread**0.5) if spread else float("nan")
+    """Spearman's rank correlation; no number where all are equal."""
+    return statistics.correlation(ranks(one), ranks(other)) if min(len({*one}), len({*other})) > 1 else float("nan")
 
 
 def predicted(
@@ -211,7 +193,8 @@ def predicted(
 def compare(task: Task, rates: Sequence[float], seeds: int, steps: Sequence[str]) -> dict[str, Any]:
     """Losses, predictions and measurements of all rules; a row for each rule and way of steps.
 
-    Each number of iterations at full depth and each rule has the best of some rates.
+    A row has progress, the standard error of what is measured over seeds, and the best rate with its loss. Each number
+    of iterations at full depth and each rule has the best of some rates.
     """
 
     def best(of_rate: Callable[[float], list[float]]) -> tuple[float, list[float]]:
@@ -241,12 +224,13 @@ def compare(task: Task, rates: Sequence[float], seeds: int, steps: Sequence[str]
             foretold = [predicted(windows, levels[seed], task.iterations) for seed, windows in noise.items()]
             error = stdev(found) / len(found) ** 0.5 if seeds > 1 else float("inf")
             measured = length_of(fmean(losses), points)
-            rows.append(Row(way, name, fmean(foretold), measured, error, rate, fmean(losses)))
+            row = {"steps": way, "rule": name, "predicted": fmean(foretold), "measured": measured, "error": error}
+            rows.append(row | {"rate": rate, "loss": fmean(losses)})
             print(rows[-1], file=sys.stderr, flush=True)
     scales = [[window.rounded().noise_scale for window in windows if window.is_known] for windows in noise.values()]
     return {
         "curve": [(share, rate, fmean(losses)) for share, rate, losses in curve],
-        "rows": [asdict(row) for row in rows],
+        "rows": rows,
         "noise_scale": scales[0],
         "unknown": WINDOWS * seeds - sum(map(len, scales)),
     }

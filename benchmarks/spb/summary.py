@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
 from itertools import product
 from math import inf, isnan, nan
@@ -13,6 +13,7 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from common import line
 
 from jigsaw_opt.sweeps.intervals import MeanInterval
 from spb.design import Comparison, Design, Rows, controls
@@ -190,7 +191,7 @@ def markdown(found: Sequence[Finding]) -> str:
         "points at equal operations, 95 %",
         *("GPU-time % to full depth's accuracy, 95 %", "learns", "pays"),
     )
-    lines = [_line(titles), _line(["---"] * len(titles)), *(_line(_cells(finding)) for finding in found)]
+    lines = [line(titles), line(["---"] * len(titles)), *(line(_cells(finding)) for finding in found)]
     return "\n".join(lines) + "\n"
 
 
@@ -207,7 +208,3 @@ def _cells(f: Finding) -> tuple[str, ...]:
         *(f"{f.accuracy:.2f}", str(MeanInterval(f.points, f.points_half)), f"{f.gpu_time:.0f}", f"{f.operations:.0f}"),
         *(*shown, f"{target} ({low} to {high})".replace("inf", "∞"), f.learns, f.pays),
     )
-
-
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"

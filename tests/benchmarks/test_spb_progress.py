@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from math import isnan
+from math import isnan, nan
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,8 @@ CURVE = [(0.5, 2.0), (1.0, 1.0), (1.5, 1.2), (2.0, 0.8)]
 
 
 @pytest.mark.parametrize(
-    ("loss", "length"), [(3.0, 0.5), (2.0, 0.5), (1.5, 0.75), (1.0, 1.0), (0.9, 1.75), (0.8, 2.0), (0.1, 2.0)]
+    ("loss", "length"),
+    [(3.0, 0.5), (2.0, 0.5), (1.5, 0.75), (1.0, 1.0), (0.9, 1.75), (0.8, 2.0), (0.1, 2.0), (nan, 0.5)],
 )
 def test_a_loss_is_reached_where_the_curve_first_comes_to_it(loss: float, length: float) -> None:
     assert length_of(loss, CURVE) == pytest.approx(length)
@@ -74,7 +75,6 @@ def test_the_rule_is_held_against_what_was_measured() -> None:
 SMALL = {"layers": 1, "width": 16, "heads": 2, "rows": 8, "positions": 8, "data": "text"}
 
 
-@pytest.mark.slow
 def _stated_blocks(subject: Subject, workers: int, repeats: int) -> dict[str, list[float]]:
     """Return times in proportion to samples and parts, which no load of the machine changes."""
     depth = len(subject.network(0).units)
@@ -82,6 +82,7 @@ def _stated_blocks(subject: Subject, workers: int, repeats: int) -> dict[str, li
     return {"block_us": times, "operations": times}
 
 
+@pytest.mark.slow
 def test_the_ways_with_levels_alone_are_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spb.design.measure_blocks", _stated_blocks)
     ways = ("smaller batch", "rotation", "rotation, equal time", "frozen from the middle", "kept gradients", "sharded")
