@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.planning.burst.burst import burst
     from jigsaw_opt.planning.fill.fill import fill
     from jigsaw_opt.planning.partition.partition import partition
+    from jigsaw_opt.planning.per_progress import solve_per_progress
     from jigsaw_opt.planning.pipeline.pipeline import pipeline
     from jigsaw_opt.planning.planned import Planned
     from jigsaw_opt.problem.cluster import Cluster, Link, Server
@@ -97,6 +98,7 @@ _NAMES = {
     "executor.run_plan": ("run_plan",),
     "planning.partition.partition": ("partition",),
     "planning.pipeline.pipeline": ("pipeline",),
+    "planning.per_progress": ("solve_per_progress",),
     "planning.burst.burst": ("burst",),
     "planning.fill.fill": ("fill",),
     "planning.planned": ("Planned",),
@@ -211,6 +213,7 @@ __all__ = [
     "simulate",
     "solve",
     "solve_async",
+    "solve_per_progress",
     "solving",
     "when",
 ]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -243,17 +243,34 @@ def progress_of(instance: Instance, plan: Plan) -> dict[str, float]:
 
     It is beside a step with whole gradients at full depth. The plan is correct; of a cyclic one the period counts.
     """
-    models = {job.name: instance.models[job.model].efficiency for job in instance.data_parallel_jobs}
-    steps = {job.name: job.exchange.progress for job in instance.data_parallel_jobs if job.exchange is not None}
-    made, most = Counter[str](), Counter[str]()
+    made: dict[str, Fraction] = defaultdict(Fraction)
+    iterations = Counter[str]()
+    for name, progress, count in _progress_by_phase(instance, plan):
+        made[name] += progress
+        iterations[name] += count
+    return {name: float(made[name] / count) for name, count in iterations.items()}
+
+
+def least_progress(instance: Instance, plan: Plan) -> Fraction:
+    """Return the least mean progress of an iteration of a data-parallel job in any phase, as an exact share.
+
+    It is beside a step with whole gradients at full depth; all levels count as full depth where no efficiency is known.
+    """
+    jobs = instance.data_parallel_jobs
+    whole = (job.step_progress for job in jobs if instance.models[job.model].efficiency is None)
+    return min([*whole, *(progress / count for _, progress, count in _progress_by_phase(instance, plan))])
+
+
+def _progress_by_phase(instance: Instance, plan: Plan) -> Iterator[tuple[str, Fraction, int]]:
+    """Yield name, progress and number of iterations of each job with an efficiency, phase by phase."""
+    jobs = {job.name: job for job in instance.data_parallel_jobs}
     for _, _, phase in plan.all_phases():
-        for job in phase.data_parallel_jobs:
-            efficiency, repeats = models[job.name], phase.repeats or 1
-            if efficiency is not None:
-                kinds = Counter(job.levels).items()
-                made[job.name] += repeats * sum(times * efficiency.progress(levels) for levels, times in kinds)
-                most[job.name] += repeats * len(job.levels) * efficiency.most
-    return {name: made[name] * steps.get(name, MILLION) / (MILLION * whole) for name, whole in most.items() if whole}
+        for planned in phase.data_parallel_jobs:
+            job, levels, repeats = jobs[planned.name], planned.levels, phase.repeats or 1
+            efficiency = instance.models[job.model].efficiency
+            if efficiency is not None and levels:
+                made = repeats * sum(times * efficiency.progress(own) for own, times in Counter(levels).items())
+                yield job.name, made * job.step_progress / efficiency.most, repeats * len(levels)
 
 
 @lru_cache(maxsize=4096)

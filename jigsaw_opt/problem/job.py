@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from jigsaw_opt.problem.depth import Depth, FullDepth
+from jigsaw_opt.problem.efficiency import MILLION
 from jigsaw_opt.problem.exchange import JobExchange
 from jigsaw_opt.problem.rules.part import CheckedPart
 
@@ -61,6 +63,11 @@ class Job(CheckedPart, definition="job"):
     def blocks(self) -> int:
         """Number of blocks of an iteration."""
         return self.workers
+
+    @property
+    def step_progress(self) -> Fraction:
+        """Progress of an iteration at full depth beside a step with whole gradients (specification: exchange)."""
+        return Fraction(1) if self.exchange is None else Fraction(self.exchange.progress, MILLION)
 
     def block_us(self, one_pass_us: Sequence[int]) -> tuple[int, ...]:
         """Return the duration of a block by level, in microseconds (specification: block).

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -14,10 +15,11 @@ from jigsaw_opt.cli.common.options import effort
 from jigsaw_opt.cli.common.output import ended, flush, note, print_json, print_table, require_output
 from jigsaw_opt.cli.common.parser import option_of
 from jigsaw_opt.cli.common.progress import ADDRESS, searched
-from jigsaw_opt.errors import EngineDiedError, malformed
+from jigsaw_opt.errors import EngineDiedError, malformed, missing_option, not_together
 from jigsaw_opt.text import printable
 
 if TYPE_CHECKING:
+    from jigsaw_opt.planning.per_progress import PerProgress
     from jigsaw_opt.problem.instance import Instance
     from jigsaw_opt.problem.plan import Plan
     from jigsaw_opt.solvers.engines.parameters import Parameter
@@ -48,6 +50,8 @@ ARGUMENTS: Arguments = {
     "--fix-placement JOB ...": {"help": "with --warm: these jobs keep their GPUs", "default": []},
     "--fix-before MICROSECONDS": "with --warm: what starts earlier in that plan stays, and nothing else starts earlier",
     "--survivable": "only plans that keep their guarantees after any one link has failed",
+    "--per-progress": "choose levels by the efficiency of models: least objective over progress",
+    "--chosen-instance FILE": "with --per-progress: write the instance of the plan here, with the limits of progress",
     "-o, --output PLAN": "write the plan document here",
     "--timeline": "also print the timeline and what proves the bound",
     "--json": "print the result as JSON",
@@ -60,14 +64,25 @@ def run(arguments: argparse.Namespace) -> int:
     """Solve, write the plan, print; a signal that comes meanwhile ends the search and nothing else."""
     from jigsaw_opt.documents import load_plan
     from jigsaw_opt.instances.sources import instance_from
+    from jigsaw_opt.planning.per_progress import solve_per_progress
     from jigsaw_opt.solvers.solve import solve
 
     # To put a new plan in the place of the old one is what --warm may be for.
     require_output(arguments.output, arguments.instance)
     require_output(arguments.engine_log, arguments.instance, arguments.warm, arguments.output)
+    require_output(arguments.chosen_instance, arguments.instance, arguments.output, arguments.engine_log)
+    _require_together(arguments)
     with _line_writer(arguments.engine_log) as engine_log:
         options = _options(arguments, engine_log)
         instance = instance_from(arguments.instance)
+        if arguments.per_progress:
+            return searched(
+                arguments,
+                options,
+                lambda report: solve_per_progress(instance, arguments.solver, options, on_event=report),
+                lambda found: _finish_per_progress(instance, arguments, found),
+                options.time_limit,
+            )
         old = load_plan(arguments.warm) if arguments.warm is not None else None
         fix = _fix(arguments, old)
         return searched(
@@ -77,6 +92,16 @@ def run(arguments: argparse.Namespace) -> int:
             lambda result: _finish(instance, arguments, result),
             options.time_limit,
         )
+
+
+def _require_together(arguments: argparse.Namespace) -> None:
+    """Refuse options that need ``--per-progress``, or do not go together with it."""
+    names = ("warm", "fix_placement", "fix_before", "target", "timeline")
+    given = [option_of(name) for name in names if getattr(arguments, name) not in (None, False, [])]
+    if arguments.per_progress and given:
+        raise not_together(given[0], f"{given[0]} and --per-progress do not go together")
+    if arguments.chosen_instance is not None and not arguments.per_progress:
+        raise missing_option("--chosen-instance", "--chosen-instance is the instance that --per-progress chooses")
 
 
 def _options(arguments: argparse.Namespace, engine_log: Callable[[str], None] | None) -> Options:
@@ -176,6 +201,44 @@ def _finish(instance: Instance, arguments: argparse.Namespace, result: Result) -
         _print_timeline(instance, result, result.plan)
     flush()
     return _exit_code(result, arguments.output)
+
+
+def _finish_per_progress(instance: Instance, arguments: argparse.Namespace, found: PerProgress) -> int:
+    """Write and print the plan of the least ratio, beside full depth."""
+    from jigsaw_opt.documents import save_instance, save_plan
+
+    result, chosen, path = found.result, found.instance or instance, arguments.chosen_instance
+    if result.plan is not None and arguments.output is not None:
+        save_plan(result.plan, arguments.output)
+    if result.plan is not None and path is not None:
+        save_instance(chosen, path)
+    rows = {
+        "chosen": _figures(found, result, found.ratio, found.bound),
+        "full depth": _figures(found.full, found.full, found.full_ratio, found.full_bound),
+    }
+    if arguments.json:
+        told = {"failure": found.failure or None, "full_depth": rows["full depth"]}
+        told |= {"chosen_instance": None if path is None or result.plan is None else str(path)}
+        print_json(rows["chosen"] | told | {"solve": _as_json(chosen, result, arguments.output)})
+    else:
+        for conflict in result.conflicts:
+            note(f"infeasible: {conflict.message}")
+        headers = ("", *(name.replace("_", " ") for name in rows["chosen"]))
+        print_table(headers, [(name, *map(_cell, row.values())) for name, row in rows.items()])
+    flush()
+    outcome = replace(result, status=found.status, stopped_by=found.stopped_by, failure=found.failure)
+    return _exit_code(outcome, arguments.output)
+
+
+def _figures(of: Result | PerProgress, result: Result, ratio: Fraction | None, bound: Fraction) -> dict[str, Any]:
+    share = None if ratio is None or result.objective is None else float(result.objective / ratio)
+    ratios = {"objective_per_progress": None if ratio is None else float(ratio), "bound": float(bound)}
+    ends = {"gap": of.gap, "status": of.status, "stopped_by": of.stopped_by, "seconds": round(of.seconds, 3)}
+    return {"objective": result.objective, "progress": share, **ratios, **ends}
+
+
+def _cell(value: object) -> object:
+    return f"{value:.6g}" if isinstance(value, float) else value
 
 
 def _fix(arguments: argparse.Namespace, old: Plan | None) -> Fix | None:
