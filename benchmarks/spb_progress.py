@@ -28,8 +28,8 @@ from typing import Any
 import torch
 from spb.design import Design
 from spb.subjects import SUBJECTS, Subject, replicas, samples
-from spb.summary import findings
-from spb.training import Method, Setting, levels_of, rate_factor
+from spb.summary import Curve, findings
+from spb.training import Method, Setting, held_out, levels_of, rate_factor
 
 from jigsaw_opt.executor.level_schedule import LevelSchedule
 from jigsaw_opt.executor.models.building import SegmentedModel
@@ -37,6 +37,7 @@ from jigsaw_opt.executor.partial.noise import BucketNoise, GradientNoise, NoiseE
 from jigsaw_opt.executor.profiling.efficiency import average_gradients
 from jigsaw_opt.executor.worker import OPTIMISERS
 from jigsaw_opt.problem.costs import contributors
+from jigsaw_opt.sweeps.intervals import MeanInterval
 from jigsaw_opt.sweeps.record import read_rows
 from jigsaw_opt.text import say_nothing
 
@@ -106,10 +107,7 @@ class Task:
                 scale = known[bucket].noise_scale if known else float("inf")
                 group["lr"] = rate * (1 - turn / iterations) * (factor(scale, count, self.workers) if count else 0)
             optimiser.step()
-        inputs, targets = data.held_out
-        with torch.no_grad():
-            assert model.loss is not None
-            return float(model.loss(model(inputs), targets))
+        return held_out(model, data.held_out)[1]
 
     def noise(self, seed: int, rate: float) -> list[NoiseEstimate]:
         """The noise in each window of a run at full depth."""
@@ -131,11 +129,6 @@ class Task:
         own = {"lr": 0.0} if self.optimiser == "adam" else {"lr": 0.0, "momentum": 0.9}
         optimiser = OPTIMISERS[self.optimiser](groups, **own)
         return data, model, optimiser, lambda turn: [own.batch(seed, at, turn) for at, own in enumerate(workers)]
-
-
-def _everybody(_: int) -> Sequence[int]:
-    """Levels of one worker that has all batches, 0 for full depth."""
-    return (0,)
 
 
 def _average(model: SegmentedModel, batches: Sequence[Any], levels: Sequence[int], counts: Sequence[int]) -> None:
@@ -204,7 +197,8 @@ def compare(task: Task, rates: Sequence[float], seeds: int, steps: Sequence[str]
 
     def full(share: float) -> tuple[float, list[float]]:
         length = round(share * task.iterations)
-        return best(lambda rate: [task.train(seed, length, rate, _everybody) for seed in range(seeds)])
+        # One worker has all batches; its level 0 stands for full depth.
+        return best(lambda rate: [task.train(seed, length, rate, lambda _: (0,)) for seed in range(seeds)])
 
     curve = [(share, *full(share)) for share in LENGTHS]
     rate = next(rate for share, rate, _ in curve if share == 1)
@@ -241,8 +235,10 @@ class Judgement:
     """A way of `spb_learning.py`: what is predicted of it, and what was measured, beside all of full depth.
 
     `time` is its GPU-time; `begin`, `middle` and `end` are the progress of an iteration in the first three, the middle
-    four and the last three windows, `progress` that of all iterations together. `measured` is the share of full
-    depth's iterations that reach the loss of the way. `points` is the accuracy beyond full depth in the same GPU-time.
+    four and the last three windows, `progress` that of all iterations together. `smaller` is the progress of the
+    smaller batch that takes this GPU-time. `measured` is the share of full depth's iterations that reach the loss of
+    the way. `points` is the accuracy beyond full depth with fewer iterations in the same GPU-time, and `beyond` that
+    beyond a smaller batch: by a line from the one that was trained to the whole.
     """
 
     way: str
@@ -251,67 +247,72 @@ class Judgement:
     middle: float
     end: float
     progress: float
+    smaller: float
     measured: float
-    points: float
-    half: float
-    verdict: str
+    points: MeanInterval
+    beyond: MeanInterval
 
 
 def judge(task: Task, folder: Path, seeds: int) -> list[Judgement]:
-    """Judge the ways whose steps are as they are, in the usual setting; the first is the smaller batch, if it is there.
+    """Judge the ways whose steps are as they are, in the usual setting; the smaller batch is one of them.
 
     `seeds`: runs in which noise is measured.
     """
-    design = Design(task.subject, (task.workers,))
+    workers, batch = task.workers, task.subject.batch
+    design = Design(task.subject, (workers,))
     rows = read_rows(folder / f"{task.subject.name}.jsonl", lambda row: True, say_nothing)
     found = {finding.way: finding for finding in findings(design, rows)}
     noise = [task.noise(seed, found["full"].rate) for seed in range(seeds)]
+    depth, small = len(noise[0][0].buckets), found["smaller batch"]
     curve = sorted((f.iterations / task.iterations, f.loss) for f in found.values() if f.pays == "control")
+    half, whole = (design.block_row(rows, workers, size)["block_us"][-1] for size in (batch // 2, batch))
+    fixed = max(0.0, 2 * half / whole - 1)
+
+    def end(way: str, seed: int) -> float:
+        return float(Curve.of(design, rows, design.run(rows, design.ways[way], workers, seed)).accuracy[-1])
+
     judged = []
     for name, own in found.items():
-        way = design.ways[name]
+        way, time = design.ways[name], own.gpu_time / 100
         changed = {f.name for f in fields(Method) if getattr(way.method, f.name) != f.default} - LEVELS_ALONE
         if own.pays == "control" or way.setting != Setting() or changed:
             continue
-        batch, length = own.batch / task.subject.batch, own.iterations
-        runs = [replace(design.run(rows, way, task.workers, seed), seed=seed) for seed in range(seeds)]
-        levels = [levels_of(run, len(noise[0][0].buckets)).levels for run in runs]
-        early, middle, late, mean = (
-            fmean(predicted(own, each, length, batch, at) for own, each in zip(noise, levels, strict=True))
+        runs = [replace(design.run(rows, way, workers, seed), seed=seed) for seed in range(seeds)]
+        pairs = [(each, levels_of(run, depth).levels) for each, run in zip(noise, runs, strict=True)]
+        *parts, mean = (
+            fmean(predicted(each, levels, own.iterations, own.batch / batch, at) for each, levels in pairs)
             for at in (range(3), range(3, 7), range(7, WINDOWS), range(WINDOWS))
         )
-        measured = length_of(own.loss, curve), own.frontier_points, own.frontier_half, own.pays
-        whole = mean * length / task.iterations
-        judged.append(Judgement(name, own.gpu_time / 100, early, middle, late, whole, *measured))
+        share = (time - fixed) / (1 - fixed) if fixed < min(1, time) else 0.0
+        smaller = fmean(predicted(each, lambda _: [depth] * workers, WINDOWS, share) for each in noise)
+        part, common = (own.gpu_time - small.gpu_time) / (100 - small.gpu_time), range(min(own.seeds, small.seeds))
+        beyond = [end(name, at) - (1 - part) * end(small.way, at) - part * end("full", at) for at in common]
+        points = MeanInterval(own.frontier_points, own.frontier_half), MeanInterval.of(beyond)
+        whole_run = mean * own.iterations / task.iterations
+        judged.append(Judgement(name, time, *parts, whole_run, smaller, length_of(own.loss, curve), *points))
     return judged
 
 
 def verdicts(judged: Sequence[Judgement]) -> str:
-    """A table, and how often the rule was right, of the ways whose GPU-time full depth also took."""
-    known = [own for own in judged if own.points == own.points]
-    small = next((own for own in known if own.way == "smaller batch"), None)
-    heads = (
-        "| way | GPU-time | begin | middle | end | progress | measured | points at equal GPU-time | rule | verdict |"
-    )
-    lines = [heads, "|---" * 10 + "|"]
+    """A table, and how often the rule was right, of the ways that were measured beside full depth in their GPU-time."""
+    heads = ("way", "GPU-time", "begin", "middle", "end", "progress", "smaller batch", "measured")
+    heads += ("points beyond fewer iterations", "points beyond a smaller batch", "rule")
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for own in judged:
-        shares = (own.time, own.begin, own.middle, own.end, own.progress, own.measured)
-        told = "pays" if own.progress > own.time else "does not pay"
-        points = f"{own.points:+.2f} ± {own.half:.2f}"
-        lines.append(f"| {own.way} | {' | '.join(f'{x:.2f}' for x in shares)} | {points} | {told} | {own.verdict} |")
-    hits = sum((own.progress > own.time) == (own.points > 0) for own in known)
-    sure = [own for own in known if own.verdict != "open"]
-    sure_hits = sum((own.progress > own.time) == (own.verdict == "pays") for own in sure)
-    lines += ["", f"against fewer iterations: {hits} of {len(known)} signs, {sure_hits} of {len(sure)} verdicts"]
-    if small:
-        others = [own for own in known if own is not small]
-        gain = small.progress - small.time
-        right = sum((own.progress - own.time > gain) == (own.points > small.points) for own in others)
-        lines.append(f"against a smaller batch: {right} of {len(others)} signs")
+        shares = (own.time, own.begin, own.middle, own.end, own.progress, own.smaller, own.measured)
+        told = "pays" if own.progress > max(own.time, own.smaller) else "does not pay"
+        lines.append(f"| {own.way} | {' | '.join(f'{x:.2f}' for x in shares)} | {own.points} | {own.beyond} | {told} |")
+    fewer = [(own.progress > own.time, own.points) for own in judged]
+    small = [(own.progress > own.smaller, own.beyond) for own in judged if own.way != "smaller batch"]
+    for name, cases in (("fewer iterations", fewer), ("a smaller batch", small)):
+        known = [(pays, own) for pays, own in cases if own.mean == own.mean]
+        clear = [(pays, own) for pays, own in known if own.clear]
+        right, sure = (sum(pays == (own.mean > 0) for pays, own in some) for some in (known, clear))
+        lines.append(f"\nagainst {name}: {right} of {len(known)} signs, {sure} of {len(clear)} clear ones")
     off = [own.measured - own.progress for own in judged]
-    ranked = correlation([own.progress / own.time for own in known], [own.points for own in known])
     lines.append(f"progress: mean error {fmean(map(abs, off)):.3f}, measured beyond predicted {fmean(off):+.3f}")
-    lines.append(f"progress for GPU-time against points: rank correlation {ranked:.2f}")
+    ranked = correlation(*([getattr(own, x) / own.time for own in judged] for x in ("progress", "measured")))
+    lines.append(f"progress for GPU-time, predicted and measured: rank correlation {ranked:.2f}")
     return "\n".join(lines)
 
 
@@ -356,15 +357,14 @@ def main(given: Iterable[str] | None = None) -> None:
     if asked.learning:
         usual = Task(subject, asked.workers, subject.iterations, subject.optimiser, rises=True)
         judged = judge(usual, asked.learning, asked.seeds)
-        if asked.output:
-            asked.output.write_text(json.dumps(list(map(asdict, judged))))
-        print(verdicts(judged))
-        return
-    task = Task(subject, asked.workers, asked.iterations, asked.optimiser)
-    found = compare(task, asked.rates, asked.seeds, asked.steps)
+        found, told = list(map(asdict, judged)), verdicts(judged)
+    else:
+        task = Task(subject, asked.workers, asked.iterations, asked.optimiser)
+        found = compare(task, asked.rates, asked.seeds, asked.steps)
+        told = report(found)
     if asked.output:
         asked.output.write_text(json.dumps(found))
-    print(report(found))
+    print(told)
 
 
 if __name__ == "__main__":

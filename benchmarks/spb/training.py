@@ -107,7 +107,7 @@ def train(subject: Subject, run: Run) -> dict[str, Any]:
             blocks[level - 1] += 1
         if (iteration + 1) * POINTS // run.iterations > iteration * POINTS // run.iterations:
             emulation.average_parameters()
-            points.append([iteration + 1, *_held_out(model, data.held_out), *blocks])
+            points.append([iteration + 1, *held_out(model, data.held_out), *blocks])
     return {"points": points, "cpu_seconds": process_time() - started}
 
 
@@ -164,7 +164,7 @@ def _batches(workers: list[Replica], seed: int, iteration: int) -> list[Batch]:
     return [replica.batch(seed, worker, iteration) for worker, replica in enumerate(workers)]
 
 
-def _held_out(model: SegmentedModel, batch: Batch) -> tuple[float, float]:
+def held_out(model: SegmentedModel, batch: Batch) -> tuple[float, float]:
     """Accuracy and mean loss."""
     inputs, targets = batch
     with torch.no_grad():

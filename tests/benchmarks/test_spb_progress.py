@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from math import isnan, nan
+from math import isfinite, isnan, nan
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from spb_learning import measure
 from spb_progress import Judgement, Task, correlation, judge, length_of, main, predicted, rules, verdicts
 
 from jigsaw_opt.executor.partial.noise import BucketNoise, NoiseEstimate
+from jigsaw_opt.sweeps.intervals import MeanInterval
 
 CURVE = [(0.5, 2.0), (1.0, 1.0), (1.5, 1.2), (2.0, 0.8)]
 
@@ -59,17 +60,18 @@ def test_the_prediction_is_the_mean_over_windows_that_are_known() -> None:
 
 
 def test_the_rule_is_held_against_what_was_measured() -> None:
-    def judged(way: str, time: float, progress: float, points: float, verdict: str) -> Judgement:
-        return Judgement(way, time, 0.5, 0.5, 0.5, progress, 0.75, points, 0.5, verdict)
+    def judged(way: str, time: float, progress: float, points: float, beyond: float) -> Judgement:
+        intervals = MeanInterval(points, 0.5), MeanInterval(beyond, 0.3)
+        return Judgement(way, time, 0.5, 0.5, 0.5, progress, 0.85, 0.75, *intervals)
 
-    small = judged("smaller batch", 0.7, 0.9, 1.0, "pays")
-    right, wrong = judged("rotation", 0.7, 0.6, -2.0, "does not pay"), judged("free", 0.7, 0.8, -0.1, "open")
-    outside = judged("frozen", 0.5, 0.4, float("nan"), "open")
+    small = judged("smaller batch", 0.7, 0.9, 1.0, 0.0)
+    right, wrong = judged("rotation", 0.8, 0.6, -2.0, -1.0), judged("free", 0.7, 0.8, -0.1, 0.2)
+    outside = judged("frozen", 0.5, 0.4, float("nan"), 0.4)
     told = verdicts([small, right, wrong, outside])
-    assert "against fewer iterations: 2 of 3 signs, 2 of 2 verdicts" in told
-    assert "against a smaller batch: 2 of 2 signs" in told
+    assert "against fewer iterations: 2 of 3 signs, 2 of 2 clear ones" in told
+    assert "against a smaller batch: 1 of 3 signs, 1 of 2 clear ones" in told
     assert "mean error 0.175, measured beyond predicted +0.075" in told
-    assert "rank correlation 1.00" in told
+    assert "rank correlation 0.32" in told
 
 
 SMALL = {"layers": 1, "width": 16, "heads": 2, "rows": 8, "positions": 8, "data": "text"}
@@ -94,6 +96,9 @@ def test_the_ways_with_levels_alone_are_judged(tmp_path: Path, monkeypatch: pyte
     assert set(found) == set(ways[:4])
     assert all(0 < own.progress < 1 for own in (found["rotation"], found["smaller batch"]))
     assert found["rotation, equal time"].progress > found["rotation"].progress
+    # Times are in proportion to samples, so a smaller batch in the time of one that was trained is this one.
+    assert found["smaller batch"].smaller == pytest.approx(found["smaller batch"].progress, abs=0.02)
+    assert found["smaller batch"].beyond.mean == 0 and isfinite(found["rotation"].beyond.half)
     assert found["frozen from the middle"].end < found["frozen from the middle"].begin == pytest.approx(1)
 
 
