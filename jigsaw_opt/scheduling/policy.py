@@ -212,7 +212,7 @@ class Observation:
     `jobs`: the active jobs by number, in order of submission. `shares`: what runs up to now, without the jobs that have
     ended. `arrived, ended`: numbers of the jobs submitted and ended since the policy was last asked. `stopped`: jobs
     that failures have stopped since then; they wait, and have done what they had saved. Among both are the `adopted`:
-    whoever runs the cluster has started them, elsewhere than the policy decided. `down`: GPUs of servers that
+    whoever runs the cluster has started them, elsewhere than the policy decided. `down`: GPUs that
     are down now: no share may have one. What runs has none. `dead`: numbers of the links that are down now: a share is
     on servers that the others join (`ClusterSetting.part_of`). What runs is.
     """

@@ -59,8 +59,8 @@ def check_up(
     for share in shares:
         lost = next((gpu for gpu in share.gpus if gpu in down), None)
         if lost is not None:
-            server = setting.cluster.servers[setting.server_of[lost]].name
-            raise InvariantError(f"{when}: {_called(jobs, share.jobs[0])} is on server {server!r}, which is down")
+            name = setting.cluster.gpus.names[lost]
+            raise InvariantError(f"{when}: {_called(jobs, share.jobs[0])} is on GPU {name!r}, which is down")
         if setting.is_cut(share.gpus, dead):
             servers = sorted({setting.server_of[gpu] for gpu in share.gpus})
             names = ", ".join(setting.cluster.servers[server].name for server in servers)

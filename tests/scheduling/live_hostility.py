@@ -10,9 +10,14 @@ from typing import Any
 from jigsaw_opt.problem.cluster import Link
 from jigsaw_opt.problem.rules.keyed import Keyed, altered
 from jigsaw_opt.scheduling import (
+    GpuBack,
+    GpuFailed,
     JobCancelled,
     JobFinished,
+    JobHeld,
     JobProgressed,
+    JobReleased,
+    JobRequeued,
     JobRunning,
     JobSubmitted,
     LinkDown,
@@ -22,8 +27,10 @@ from jigsaw_opt.scheduling import (
     QuotaChanged,
     ServerAdded,
     ServerBack,
+    ServerCordoned,
     ServerDrained,
     ServerLost,
+    StartFailed,
 )
 from tests.scheduling.live_cases import CASES
 
@@ -76,6 +83,7 @@ class Hostility:
         """An event that may be valid."""
         draw, self.now_us = self._draw, self.now_us + self._draw.choice((0, 0, 1, 10**6, 3 * 10**7))
         now, name, server, link = self.now_us, *map(draw.choice, (self._names, self._servers, self._links))
+        gpu = draw.choice(self._cluster.gpus.names)
         return draw.choice(
             (
                 lambda: JobSubmitted(now, self._job(name, draw), draw.choice(("", "q"))),
@@ -87,11 +95,18 @@ class Hostility:
                 lambda: PriorityChanged(now, name, draw.choice((1, 2, 2**53 - 1)), draw.random() < 0.5),
                 lambda: QuotaChanged(now, draw.choice(("", "q")), draw.choice((None, 0, 2, 8))),
                 lambda: self._added(draw.choice(("new0", "new1"))),
+                lambda: StartFailed(now, name, draw.choice(("", "no")), draw.choice(((), (gpu,)))),
+                lambda: JobRequeued(now, name),
+                lambda: JobHeld(now, name),
+                lambda: JobReleased(now, name),
+                lambda: ServerCordoned(now, server),
                 lambda: ServerDrained(now, server),
                 lambda: ServerLost(now, server),
                 lambda: ServerBack(now, server),
                 lambda: LinkDown(now, link),
                 lambda: LinkUp(now, link),
+                lambda: GpuFailed(now, gpu),
+                lambda: GpuBack(now, gpu),
             )
         )()
 
@@ -133,6 +148,8 @@ def good_job_starts(live: LiveScheduler, hostility: Hostility, text: str) -> boo
         live.handle(QuotaChanged(now, queue, None))
     for server in live.cluster.servers:
         live.handle(ServerBack(now, server.name))
+    for gpu in live.cluster.gpus.names:
+        live.handle(GpuBack(now, gpu))
     for link in live.cluster.links:
         live.handle(LinkUp(now, link.name))
     live.handle(JobSubmitted(now, CASES[text][0]("good", random.Random(2))))

@@ -199,7 +199,10 @@ def test_all_problems_of_a_state_are_told() -> None:
         submitted().restore(wrong)
     assert [problem.path for problem in raised.value.problems] == ["$.lost", "$.jobs[0]", "$.news.ended"]
     told = [problem.message for problem in raised.value.problems]
-    assert told[0] == "'x' is no server of the cluster" and told[2] == "0 is no job that has ended"
+    assert (
+        told[0] == "'x' is no server of the cluster"
+        and told[2] == "0 is no job that has ended or is kept from the policy"
+    )
     with refuses("outdated $.format"):
         submitted().restore({**wrong, "format": "jigsaw-live/1"})
     twice["shares"][1]["gpus"] = twice["shares"][0]["gpus"][:2]

@@ -13,9 +13,14 @@ from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.live.events import (
     ClusterEvent,
+    GpuBack,
+    GpuFailed,
     JobCancelled,
     JobFinished,
+    JobHeld,
     JobProgressed,
+    JobReleased,
+    JobRequeued,
     JobRunning,
     JobSubmitted,
     LinkDown,
@@ -24,8 +29,10 @@ from jigsaw_opt.scheduling.live.events import (
     QuotaChanged,
     ServerAdded,
     ServerBack,
+    ServerCordoned,
     ServerDrained,
     ServerLost,
+    StartFailed,
 )
 from jigsaw_opt.scheduling.live.job import LiveJob, News
 from jigsaw_opt.scheduling.live.plan_change import JobAssignment
@@ -46,12 +53,12 @@ class ClusterState:
     """The state of a cluster between events.
 
     `setting`: what policies know of the cluster, which only grows at its end. `now_us`: the time of the last event or
-    step. `jobs`: active jobs by number, in order of submission. `lost, drained, dead`: numbers of servers that are lost
-    or drained, and of links that are down. `news`: what the policy has not been told. `asked, wake_us`: whether the
-    policy is to be asked, or else from when on. `told`: what each job by name runs on, as far as steps have told.
-    `cancelled`: what jobs by name run on that were cancelled since the last step. Another job may have the name by now.
-    `reasons`: why jobs have lost their GPUs since then, beside the policy, by name. `quotas`: the most GPUs that jobs
-    of a queue may ask for before others of it wait.
+    step. `jobs`: active jobs by number, in order of submission. `lost, drained, cordoned, failed, dead`: numbers of
+    servers that are lost, drained or cordoned, of GPUs that have failed, and of links that are down. `news`: what the
+    policy has not been told. `asked, wake_us`: whether the policy is to be asked, or else from when on. `told`: what
+    each job by name runs on, as far as steps have told. `cancelled`: what jobs by name run on that were cancelled since
+    the last step. Another job may have the name by now. `reasons`: why jobs have lost their GPUs since then, beside the
+    policy, by name. `quotas`: the most GPUs that jobs of a queue may ask for before others of it wait.
     """
 
     def __init__(self, setting: PolicySetting) -> None:
@@ -61,6 +68,8 @@ class ClusterState:
         self.shares: tuple[Share, ...] = ()
         self.lost: set[int] = set()
         self.drained: set[int] = set()
+        self.cordoned: set[int] = set()
+        self.failed: set[int] = set()
         self.dead: set[int] = set()
         self.news = News()
         self.asked = False
@@ -76,7 +85,16 @@ class ClusterState:
     @property
     def down(self) -> frozenset[int]:
         """GPUs that nothing may be put on."""
-        return frozenset(gpu for server in self.lost | self.drained for gpu in self.setting.gpus_of[server])
+        return self._gpus_of(self.lost | self.drained) | self.failed
+
+    @property
+    def closed(self) -> frozenset[int]:
+        """GPUs that a policy may put nothing on: also those of cordoned servers, and of the jobs that run there."""
+        kept = (share.gpus for share in self.shares if self.jobs[share.jobs[0]].held)
+        return self.down.union(self._gpus_of(self.cordoned), *kept)
+
+    def _gpus_of(self, servers: Iterable[int]) -> frozenset[int]:
+        return frozenset(gpu for server in servers for gpu in self.setting.gpus_of[server])
 
     @property
     def active(self) -> dict[int, JobState]:
@@ -86,19 +104,21 @@ class ClusterState:
     @property
     def due(self) -> bool:
         """Whether there is something for the policy to decide now."""
-        if all(job.held for job in self.jobs.values()) or len(self.down) == self.setting.gpu_count:
+        if all(job.held for job in self.jobs.values()) or len(self.closed) == self.setting.gpu_count:
             return False
         return self.asked or (self.wake_us is not None and self.wake_us <= self.now_us)
 
     def used(self, queue: str) -> int:
         """Return GPUs that jobs of a queue ask for, without those that wait for room in its quota."""
-        return sum(job.active.job.gpus for job in self.jobs.values() if job.queue == queue and not job.held)
+        jobs = (job for job in self.jobs.values() if job.queue == queue)
+        return sum(job.active.job.gpus for job in jobs if not job.held or job.active.share is not None)
 
     def observation(self) -> Observation:
         """Return what a policy would see now; what it sees does not change while it decides."""
         jobs = {index: replace(job.active) for index, job in self.jobs.items() if not job.held}
+        shares = tuple(share for share in self.shares if share.jobs[0] in jobs)
         arrived, ended, stopped = map(tuple, (self.news.arrived, self.news.ended, self.news.stopped))
-        return Observation(self.now_us, jobs, self.shares, arrived, ended, stopped, self.down, frozenset(self.dead))
+        return Observation(self.now_us, jobs, shares, arrived, ended, stopped, self.closed, frozenset(self.dead))
 
     def advance(self, now_us: int) -> CountedProgress:
         """Count progress and service up to now."""
@@ -127,9 +147,10 @@ class ClusterState:
         """Take in an event that `check_event` has found right; the cluster of an added server is set up before."""
         self.advance(event.time_us)
         _HANDLERS[type(event)](self, event)
-        if isinstance(event, ServerAdded | ServerBack | LinkUp):  # the policy may not fail again
+        if isinstance(event, ServerAdded | ServerBack | GpuBack | LinkUp):  # the policy may not fail again
             for job in self.jobs.values():
                 job.aside = ""
+        self._keep_apart()
         self._admit()
         self.asked |= not isinstance(event, JobProgressed | LinkDown | LinkUp) or bool(self.news.stopped)
 
@@ -159,7 +180,7 @@ class ClusterState:
             self.shares = (*self.shares, active.share)
             if job.held:
                 job.held, job.aside = False, ""
-                self.news.arrived.append(active.index)
+                self.news.arrive(active.index)
             self.news.stop(active.index)
             self.reasons.pop(name, None)
         assert active.share is not None
@@ -198,6 +219,25 @@ class ClusterState:
         if told is not None and isinstance(event, JobCancelled):
             self.cancelled[event.job] = told
 
+    def _requeue(self, event: StartFailed | JobRequeued) -> None:
+        """Have a job wait that does not run in truth; no stop of it is told."""
+        job = self._job(event.job)
+        if job.active.share is not None:
+            self._take_off(job)
+            self.reasons[event.job] = "it was requeued"
+            if not job.held:
+                self.news.stop(job.active.index)
+        self.told.pop(event.job, None)
+        if isinstance(event, JobRequeued):
+            job.active.done = job.reported
+            return
+        self.reasons[event.job] = f"its start failed: {event.reason}" if event.reason else "its start failed"
+        for gpu in event.gpus:
+            self._change_gpu(GpuFailed(event.time_us, gpu))
+
+    def _hold(self, event: JobHeld | JobReleased) -> None:
+        self._job(event.job).on_hold = isinstance(event, JobHeld)
+
     def _prioritise(self, event: PriorityChanged) -> None:
         job = self._job(event.job)
         job.aside = ""
@@ -209,14 +249,30 @@ class ClusterState:
         else:
             self.quotas[event.queue] = event.gpus
 
+    def is_apart(self, job: LiveJob) -> bool:
+        """Return whether no policy is to decide on a job: it waits and is on hold, or runs on a cordoned server."""
+        servers = {self.setting.server_of[gpu] for gpu in job.active.gpus} if self.cordoned else ()
+        return job.on_hold if job.active.share is None else not self.cordoned.isdisjoint(servers)
+
+    def _keep_apart(self) -> None:
+        """Have the policy take jobs for gone that it is not to decide on, and tell it of them when it is to again."""
+        for job in self.jobs.values():
+            if not job.held and self.is_apart(job):
+                job.held = True
+                self.news.end(job.active.index)
+            elif job.held and job.active.share is not None and not self.is_apart(job):
+                job.held = False
+                self.news.arrive(job.active.index)
+
     def _admit(self) -> None:
         """Tell the policy of jobs that have room in the quota of their queue, those of most weight first."""
-        held = [job for job in self.jobs.values() if job.held and not job.aside]
+        waiting = (job for job in self.jobs.values() if job.active.share is None)
+        held = [job for job in waiting if job.held and not job.aside and not job.on_hold]
         for job in sorted(held, key=lambda job: (-job.active.job.weight, job.active.index)):
             quota = self.quotas.get(job.queue)
             if quota is None or self.used(job.queue) + job.active.job.gpus <= quota:
                 job.held = False
-                self.news.arrived.append(job.active.index)
+                self.news.arrive(job.active.index)
 
     def _add_server(self, event: ServerAdded) -> None:
         """Note the server; until its links came, nothing may have been known of the network."""
@@ -224,17 +280,29 @@ class ClusterState:
         gone = [share for share in self.shares if self.cut(share)]
         self._stop(gone, f"no route joins its servers: server {event.server.name!r} brought the first links", False)
 
-    def _change_server(self, event: ServerDrained | ServerLost | ServerBack) -> None:
+    def _change_server(self, event: ServerCordoned | ServerDrained | ServerLost | ServerBack) -> None:
         number = [server.name for server in self.setting.cluster.servers].index(event.server)
         if isinstance(event, ServerBack):
-            self.lost.discard(number)
-            self.drained.discard(number)
+            for out in (self.lost, self.drained, self.cordoned):
+                out.discard(number)
+            return
+        if isinstance(event, ServerCordoned):
+            self.cordoned.add(number)
             return
         lost = isinstance(event, ServerLost)
         (self.lost if lost else self.drained).add(number)
         own = self.setting.gpus_of[number]
         gone = [share for share in self.shares if not set(own).isdisjoint(share.gpus)]
         self._stop(gone, f"server {event.server!r} is {'lost' if lost else 'drained'}", lost)
+
+    def _change_gpu(self, event: GpuFailed | GpuBack) -> None:
+        (number,) = self.gpu_numbers([event.gpu])
+        if isinstance(event, GpuBack):
+            self.failed.discard(number)
+            return
+        self.failed.add(number)
+        gone = [share for share in self.shares if number in share.gpus]
+        self._stop(gone, f"GPU {event.gpu!r} has failed", True)
 
     def _change_link(self, event: LinkDown | LinkUp) -> None:
         number = [link.name for link in self.setting.cluster.links].index(event.link)
@@ -257,7 +325,8 @@ class ClusterState:
             job.active.share = None
             job.active.done = job.reported if lost else job.active.done
             job.forget_speed()
-            self.news.stop(job.active.index)
+            if not job.held:
+                self.news.stop(job.active.index)
             self.reasons[job.active.job.name] = reason
 
     # Decisions ----------------------------------------------------------------------------------------------
@@ -274,14 +343,14 @@ class ClusterState:
     def remaining(self, shares: Iterable[Share]) -> tuple[tuple[Share, ...], list[int]]:
         """Return the shares of an earlier decision that can run, and the jobs that cannot for what happened since.
 
-        What something else than the policy has started since then goes on.
+        What something else than the policy has started since then goes on, and so does what runs on cordoned servers.
         """
-        adopted = self.news.adopted(self.jobs)
-        kept = [share for share in self.shares if adopted.issuperset(share.jobs)]
+        others = self.news.adopted(self.jobs).union(index for index, job in self.jobs.items() if job.held)
+        kept = [share for share in self.shares if others.issuperset(share.jobs)]
         without: list[int] = []
-        down = self.down.union(*(share.gpus for share in kept))
+        down = self.closed.union(*(share.gpus for share in kept))
         for share in shares:
-            for index in [index for index in share.jobs if index not in self.jobs or index in adopted]:
+            for index in [index for index in share.jobs if index not in self.jobs or index in others]:
                 share = share.without(index)
             if not down.isdisjoint(share.gpus) or (share.jobs and self.cut(share)):
                 without += share.jobs
@@ -310,13 +379,15 @@ class ClusterState:
         self.news.stopped = [index for index in self.news.stopped if index not in placed or index in adopted]
         for index in without:
             self.news.stop(index)
+        self._keep_apart()
+        self.asked |= bool(self.news.ended)
 
     def put_aside(self, reasons: Mapping[int, str]) -> list[str]:
         """Keep jobs from a policy that fails with them and that takes them for gone; tell which, with the reasons."""
         found, adopted = list[str](), self.news.adopted(self.jobs)
         for index, reason in reasons.items():
             job = self.jobs.get(index)
-            if job is None:  # it has gone while the policy decided, which need not be told of it
+            if job is None or job.held:  # it has gone while the policy decided, which need not be told of it
                 self.news.ended.remove(index)
                 continue
             self.news.forget(index)
@@ -367,10 +438,13 @@ _HANDLERS: Mapping[type, Callable[[ClusterState, Any], None]] = {
     JobRunning: ClusterState._run,
     JobProgressed: ClusterState._progress,
     **dict.fromkeys((JobFinished, JobCancelled), ClusterState._leave),
+    **dict.fromkeys((StartFailed, JobRequeued), ClusterState._requeue),
+    **dict.fromkeys((JobHeld, JobReleased), ClusterState._hold),
     PriorityChanged: ClusterState._prioritise,
     QuotaChanged: ClusterState._limit,
     ServerAdded: ClusterState._add_server,
-    **dict.fromkeys((ServerDrained, ServerLost, ServerBack), ClusterState._change_server),
+    **dict.fromkeys((ServerCordoned, ServerDrained, ServerLost, ServerBack), ClusterState._change_server),
+    **dict.fromkeys((GpuFailed, GpuBack), ClusterState._change_gpu),
     **dict.fromkeys((LinkDown, LinkUp), ClusterState._change_link),
 }
 """What takes in each kind of event."""

@@ -12,15 +12,22 @@ from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.live.cluster_state import ClusterState
 from jigsaw_opt.scheduling.live.events import (
     ClusterEvent,
+    GpuBack,
+    GpuFailed,
+    JobHeld,
     JobProgressed,
+    JobReleased,
+    JobRequeued,
     JobRunning,
     JobSubmitted,
     LinkDown,
     LinkUp,
     PriorityChanged,
     ServerBack,
+    ServerCordoned,
     ServerDrained,
     ServerLost,
+    StartFailed,
 )
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.policy import JOB_FIELDS, JobState, Policy, unread_fields
@@ -60,7 +67,10 @@ def check_event(entry: Plain, state: ClusterState, refuses: Callable[[TraceJob],
         check_addition(cluster, server, entry["links"] if is_good("links") else (), "$", report)
     else:
         servers, links = ({one.name for one in parts} for parts in (cluster.servers, cluster.links))
-        for key, known in {"job": state.numbers, "server": servers, "link": links}.items():
+        gpus = cluster.gpus.place_of
+        if kind == "start_failed" and is_good("gpus"):
+            _check_gpus(entry["gpus"], gpus, report)
+        for key, known in {"job": state.numbers, "server": servers, "gpu": gpus, "link": links}.items():
             if is_good(key) and entry[key] not in known:
                 report.add(f"$.{key}", f"there is no {key} {entry[key]!r}", code="unknown-name")
 
@@ -162,10 +172,6 @@ def without_effect(
 
     `policy, options`: the policy, which may not read all fields of a job, and its options.
     """
-    cluster = state.setting.cluster
-    lost = {cluster.servers[k].name for k in state.lost}
-    out = lost | {cluster.servers[k].name for k in state.drained}
-    dead = {cluster.links[k].name for k in state.dead}
     match event:
         case JobRunning() if event.job.name in state.numbers:
             job = state.jobs[state.numbers[event.job.name]].active.job
@@ -184,18 +190,49 @@ def without_effect(
             before = state.jobs[state.numbers[event.job]].active.job
             changed = [name for name in ("weight", "foreground") if getattr(event, name) != getattr(before, name)]
             yield from _unread(event.job, changed, policy, options)
-        case JobProgressed() if state.jobs[state.numbers[event.job]].active.share is None:
+        case JobProgressed() if not _runs(event.job, state):
             yield f"job {event.job!r} does not run: its progress gives no speed"
+        case StartFailed() | JobRequeued() if event.job not in state.told and not _runs(event.job, state):
+            yield f"job {event.job!r} does not run"
+        case JobHeld() if state.jobs[state.numbers[event.job]].on_hold:
+            yield f"job {event.job!r} is held already"
+        case JobHeld() if _runs(event.job, state):
+            yield f"job {event.job!r} runs, and goes on: it is held once something stops it"
+        case JobReleased() if not state.jobs[state.numbers[event.job]].on_hold:
+            yield f"job {event.job!r} is not held"
+        case _:
+            yield from _so_already(event, state)
+
+
+def _so_already(event: ClusterEvent, state: ClusterState) -> Iterator[str]:
+    """Yield what an event says of a part of the cluster that is so already."""
+    cluster = state.setting.cluster
+    lost, drained, cordoned = (
+        {cluster.servers[k].name for k in numbers} for numbers in (state.lost, state.drained, state.cordoned)
+    )
+    out, failed = lost | drained, {cluster.gpus.names[k] for k in state.failed}
+    dead = {cluster.links[k].name for k in state.dead}
+    match event:
+        case ServerCordoned() if event.server in out | cordoned:
+            yield f"server {event.server!r} is lost, drained or cordoned already"
+        case GpuFailed() if event.gpu in failed:
+            yield f"GPU {event.gpu!r} has failed already"
+        case GpuBack() if event.gpu not in failed:
+            yield f"GPU {event.gpu!r} is in use already"
         case ServerLost() if event.server in lost:
             yield f"server {event.server!r} is lost already"
         case ServerDrained() if event.server in out:
             yield f"server {event.server!r} is lost or drained already"
-        case ServerBack() if event.server not in out:
+        case ServerBack() if event.server not in out | cordoned:
             yield f"server {event.server!r} is in use already"
         case LinkDown() if event.link in dead:
             yield f"link {event.link!r} is down already"
         case LinkUp() if event.link not in dead:
             yield f"link {event.link!r} is up already"
+
+
+def _runs(job: str, state: ClusterState) -> bool:
+    return state.jobs[state.numbers[job]].active.share is not None
 
 
 def _unread(job: str, stated: Iterable[str], policy: Policy, options: Mapping[str, str]) -> Iterator[str]:

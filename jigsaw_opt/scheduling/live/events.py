@@ -31,6 +31,14 @@ class _OfServer:
 
 
 @dataclass(frozen=True, slots=True)
+class _OfGpu:
+    """What happens to a GPU, by its name as in ``s0/3``."""
+
+    time_us: int
+    gpu: str
+
+
+@dataclass(frozen=True, slots=True)
 class JobSubmitted:
     """A job is there to be run, in a queue; its time of submission is that of the event, whatever the job says."""
 
@@ -80,6 +88,35 @@ class JobCancelled(_OfJob):
 
 
 @dataclass(frozen=True, slots=True)
+class StartFailed(_OfJob):
+    """A start or move that a step told of did not happen, or the job failed at once: it waits with its progress.
+
+    The named GPUs are to blame for it, and count as failed.
+    """
+
+    reason: str = ""
+    gpus: tuple[str, ...] = ()
+
+
+class JobRequeued(_OfJob):
+    """A job has left its GPUs without having ended, and waits with the progress of its last report."""
+
+    __slots__ = ()
+
+
+class JobHeld(_OfJob):
+    """A job is not to be started until it is released; if it runs, it goes on until something stops it."""
+
+    __slots__ = ()
+
+
+class JobReleased(_OfJob):
+    """A job that was held may be started again."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
 class PriorityChanged(_OfJob):
     """A job has another weight, at least 1, or goes to the foreground or the background from now on."""
 
@@ -108,6 +145,12 @@ class ServerAdded:
     links: tuple[Link, ...] = ()
 
 
+class ServerCordoned(_OfServer):
+    """Nothing is put on a server any more until it is back; what runs there goes on to its end where it is."""
+
+    __slots__ = ()
+
+
 class ServerDrained(_OfServer):
     """A server is to be empty: the next step takes its jobs away, and none is put there until it is back."""
 
@@ -121,7 +164,19 @@ class ServerLost(_OfServer):
 
 
 class ServerBack(_OfServer):
-    """A server that was drained or lost can be used again."""
+    """A server that was cordoned, drained or lost can be used again."""
+
+    __slots__ = ()
+
+
+class GpuFailed(_OfGpu):
+    """A GPU has failed, and with it the jobs that ran on it."""
+
+    __slots__ = ()
+
+
+class GpuBack(_OfGpu):
+    """A GPU that had failed can be used again."""
 
     __slots__ = ()
 
@@ -148,12 +203,19 @@ ClusterEvent = (
     | JobProgressed
     | JobFinished
     | JobCancelled
+    | StartFailed
+    | JobRequeued
+    | JobHeld
+    | JobReleased
     | PriorityChanged
     | QuotaChanged
     | ServerAdded
+    | ServerCordoned
     | ServerDrained
     | ServerLost
     | ServerBack
+    | GpuFailed
+    | GpuBack
     | LinkDown
     | LinkUp
 )
@@ -170,7 +232,7 @@ def _text(least: int, length: str, but: str = "") -> Shape:
 
 NAME = _text(1, f"1 to {LONGEST_NAME} characters")
 """A name."""
-_QUEUE = _text(0, f"at most {LONGEST_NAME} characters")
+_TEXT = _text(0, f"at most {LONGEST_NAME} characters")
 _PART = _text(1, f"1 to {LONGEST_NAME} characters without '/'", "/")
 _SIZE = whole(LARGEST, 1)
 _DONE = number(0, 1e24)
@@ -190,22 +252,29 @@ _JOB: Shape = {
     "required": [column.name for column in columns(TraceJob) if column.name not in STATED],
 }
 
-_OF_JOB, _OF_SERVER, _OF_LINK = {"job": NAME}, {"server": NAME}, {"link": NAME}
+_OF_JOB, _OF_SERVER, _OF_GPU, _OF_LINK = {"job": NAME}, {"server": NAME}, {"gpu": NAME}, {"link": NAME}
 _KINDS: Mapping[str, tuple[type, Mapping[str, Shape]]] = {
-    "submit": (JobSubmitted, {"job": _JOB, "queue": _QUEUE}),
+    "submit": (JobSubmitted, {"job": _JOB, "queue": _TEXT}),
     "running": (
         JobRunning,
-        {"job": _JOB, "gpus": listed(NAME, 1), "started_us": TIME, "iterations": optional(_DONE), "queue": _QUEUE},
+        {"job": _JOB, "gpus": listed(NAME, 1), "started_us": TIME, "iterations": optional(_DONE), "queue": _TEXT},
     ),
     "progress": (JobProgressed, {**_OF_JOB, "iterations": _DONE}),
     "finish": (JobFinished, _OF_JOB),
     "cancel": (JobCancelled, _OF_JOB),
+    "start_failed": (StartFailed, {**_OF_JOB, "reason": _TEXT, "gpus": listed(NAME)}),
+    "requeued": (JobRequeued, _OF_JOB),
+    "held": (JobHeld, _OF_JOB),
+    "released": (JobReleased, _OF_JOB),
     "priority": (PriorityChanged, {**_OF_JOB, "weight": _SIZE, "foreground": TRUTH}),
-    "quota": (QuotaChanged, {"queue": _QUEUE, "gpus": optional(whole(LARGEST))}),
+    "quota": (QuotaChanged, {"queue": _TEXT, "gpus": optional(whole(LARGEST))}),
     "server_added": (ServerAdded, {"server": SERVER, "links": listed(LINK)}),
+    "server_cordoned": (ServerCordoned, _OF_SERVER),
     "server_drained": (ServerDrained, _OF_SERVER),
     "server_lost": (ServerLost, _OF_SERVER),
     "server_back": (ServerBack, _OF_SERVER),
+    "gpu_failed": (GpuFailed, _OF_GPU),
+    "gpu_back": (GpuBack, _OF_GPU),
     "link_down": (LinkDown, _OF_LINK),
     "link_up": (LinkUp, _OF_LINK),
 }

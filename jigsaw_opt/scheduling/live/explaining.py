@@ -98,7 +98,7 @@ def explained(state: ClusterState, name: str, twin: Callable[[], Twin], seconds:
 def _reason(state: ClusterState, job: LiveJob, free: Sequence[int], found: Sequence[Remedy]) -> tuple[str, str]:
     own = job.active.job
     if job.aside:
-        return "aside", f"it is put aside until a server or link comes or its priority changes: {job.aside}."
+        return "aside", f"it is put aside until a server, GPU or link comes or its priority changes: {job.aside}."
     refusal = _refusal(state, job, free) if len(free) >= own.fewest else None
     kind = found[0].kind if found else "unknown"
     needs = f"it waits for {counted(own.fewest, 'GPU')}, and {counted(len(free), 'GPU')} {agreeing(len(free))} free"
@@ -186,14 +186,15 @@ def _speed_placed_well(state: ClusterState, job: LiveJob) -> float | None:
 
 
 def _free(state: ClusterState) -> list[int]:
-    taken = state.down.union(*(share.gpus for share in state.shares))
+    taken = state.closed.union(*(share.gpus for share in state.shares))
     return [gpu for gpu in range(state.setting.gpu_count) if gpu not in taken]
 
 
 def _cluster(state: ClusterState) -> str:
     waiting = [job.active.job.fewest for job in state.jobs.values() if job.active.share is None]
-    free, out, total = len(_free(state)), len(state.down), state.setting.gpu_count
+    free, used, total = len(_free(state)), sum(len(share.gpus) for share in state.shares), state.setting.gpu_count
+    out = total - used - free
     return (
-        f"Of {counted(total, 'GPU')}, {total - out - free} are in use, {free} free and {out} out of use; "
+        f"Of {counted(total, 'GPU')}, {used} are in use, {free} free and {out} out of use; "
         f"{counted(len(waiting), 'job')} {agreeing(len(waiting), 'waits', 'wait')} for {sum(waiting)}."
     )

@@ -16,8 +16,9 @@ class LiveJob(Kept):
     `active`: the job as policies see it; its work done is what was reported, and what the measured speed adds since.
     `reported`: units of work of its last report. `reported_us`: when that was, if it holds the GPUs of then still.
     `pace`: units a microsecond between two reports from the same GPUs; 0 where there are none. `queue`: the queue that
-    it was submitted to. `held`: whether the policy does not know of it: it waits for room in the quota of its queue, or
-    is put aside. `aside`: why it is put aside: what the policy failed with; empty of others.
+    it was submitted to. `held`: whether the policy does not know of it: it waits for room in the quota of its queue, is
+    on hold, or is put aside, or it runs on a server that is cordoned. `aside`: why it is put aside: what the policy
+    failed with; empty of others. `on_hold`: whether it is not to be started until it is released.
     """
 
     active: JobState
@@ -27,12 +28,13 @@ class LiveJob(Kept):
     queue: str = ""
     held: bool = False
     aside: str = ""
+    on_hold: bool = False
 
     @staticmethod
     def shape(limits: NumberLimits) -> Shape:
         """Return the schema of what `plain` gives."""
         own = {"reported": whole(), "reported_us": optional(limits.time), "pace": whole()}
-        return fields(**own, queue=TEXT, held=TRUTH, aside=TEXT)
+        return fields(**own, queue=TEXT, held=TRUTH, aside=TEXT, on_hold=TRUTH)
 
     def report(self, now_us: int, done: int) -> None:
         """Note a report of progress, and measure the speed since the one before."""
@@ -75,6 +77,14 @@ class News(Kept):
         if index in self.stopped:
             self.stopped.remove(index)
 
+    def arrive(self, index: int) -> None:
+        """Note a job that the policy is to know of, also again: one that it is still to be told is gone is there."""
+        if index in self.ended:
+            self.ended.remove(index)
+            self.stop(index)
+        else:
+            self.arrived.append(index)
+
     def adopted(self, jobs: Mapping[int, LiveJob]) -> set[int]:
         """Return the jobs among them that run: something else than the policy has started them."""
         return {index for index in (*self.arrived, *self.stopped) if jobs[index].active.share is not None}
@@ -94,4 +104,7 @@ class News(Kept):
         ended = [index for index in self.ended if index not in earlier.arrived]
         told = gone.union(arrived)
         stopped = dict.fromkeys(index for index in (*earlier.stopped, *self.stopped) if index not in told)
-        return News([*arrived, *self.arrived], [*earlier.ended, *ended], list(stopped))
+        found = News(arrived, [*earlier.ended, *ended], list(stopped))
+        for index in self.arrived:
+            found.arrive(index)
+        return found

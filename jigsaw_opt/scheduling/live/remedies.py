@@ -14,8 +14,10 @@ from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.live.cluster_state import ClusterState
 from jigsaw_opt.scheduling.live.events import (
     ClusterEvent,
+    GpuBack,
     JobCancelled,
     JobFinished,
+    JobReleased,
     LinkUp,
     PriorityChanged,
     QuotaChanged,
@@ -31,7 +33,7 @@ _MOST_OF_A_KIND = 3
 _MOST_NAMES = 4
 """So many jobs are named, and others counted."""
 _IS_BACK = " is back"
-_IF = ("quota", "order", "priority")
+_IF = ("hold", "quota", "order", "priority")
 """Kinds that somebody has to want; the others come of themselves."""
 
 
@@ -49,9 +51,10 @@ class Twin(Protocol):
 class Remedy:
     """A remedy that would start a job that waits; it was tried on a copy of the scheduler.
 
-    `kind`: ``undecided`` (the next step does it), ``failure``, ``link``, ``quota``, ``order`` (the policy puts other
-    jobs first), ``gpus`` (others hold them) or ``priority``. `text`: the same in words, as a clause. `expected_us`:
-    when it is expected by the speed of the jobs; None where nobody knows. `stopped`: jobs that would lose their GPUs.
+    `kind`: ``undecided`` (the next step does it), ``hold``, ``failure``, ``link``, ``quota``, ``order`` (the policy
+    puts other jobs first), ``gpus`` (others hold them) or ``priority``. `text`: the same in words, as a clause.
+    `expected_us`: when it is expected by the speed of the jobs; None where nobody knows. `stopped`: jobs that would
+    lose their GPUs.
     """
 
     kind: str
@@ -163,16 +166,20 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _repairs(state: ClusterState, job: LiveJob) -> list[Remedy]:
-    """Return remedies by repair: servers and links that come back, and a larger quota."""
+    """Return remedies by repair: a release, a larger quota, and servers, GPUs and links that come back."""
     now, cluster = state.now_us, state.setting.cluster
-    servers = [cluster.servers[k].name for k in sorted(state.lost | state.drained)]
+    servers = [cluster.servers[k].name for k in sorted(state.lost | state.drained | state.cordoned)]
+    gpus = [cluster.gpus.names[k] for k in sorted(state.failed)]
     links = [cluster.links[k].name for k in sorted(state.dead)]
     found = [Remedy("failure", (ServerBack(now, name),), f"server {name}{_IS_BACK}") for name in servers]
+    found += [Remedy("failure", (GpuBack(now, name),), f"GPU {name}{_IS_BACK}") for name in gpus]
     found += [Remedy("link", (LinkUp(now, name),), f"link {name}{_IS_BACK}") for name in links]
-    if job.held:
-        more, quota = state.used(job.queue) + job.active.job.gpus, state.quotas[job.queue]
+    more, quota = state.used(job.queue) + job.active.job.gpus, state.quotas.get(job.queue)
+    if job.held and quota is not None and more > quota:
         text = f"queue {job.queue!r} has a quota of {counted(more, 'GPU')}, not {quota}"
         found.insert(0, Remedy("quota", (QuotaChanged(now, job.queue, more),), text))
+    if job.on_hold:
+        found.insert(0, Remedy("hold", (JobReleased(now, job.active.job.name),), "it is released"))
     return found
 
 

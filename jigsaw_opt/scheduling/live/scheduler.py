@@ -225,7 +225,8 @@ class LiveScheduler:
             queue, setting = self._state.queue(self._asked.memory), self._state.setting
             index = self._state.numbers[job]
         if index not in queue.jobs or queue.jobs[index].share is not None:
-            message = f"job {job!r} {'runs' if index in queue.jobs else 'is kept from the policy'}"
+            runs = self._state.jobs[index].active.share is not None
+            message = f"job {job!r} {'runs' if runs else 'is kept from the policy'}"
             raise UsageError(message, code="contradiction", path="job")
         ended = PastJobs(tuple(past)) if past else None
         return predicted(setting, self._policy, self._options, queue, index, ended, samples, seed)
@@ -238,7 +239,7 @@ class LiveScheduler:
             raise UsageError(f"{self._asked.name} is still deciding about {job!r}", code="wrong-order", path="job")
 
     def state(self) -> Plain:
-        """Return all that a scheduler with the same arguments needs to go on: values of JSON, ``jigsaw-live/2``.
+        """Return all that a scheduler with the same arguments needs to go on: values of JSON, ``jigsaw-live/3``.
 
         A decision that is late is waited for and taken first.
         """

@@ -1,4 +1,4 @@
-"""The state of a live scheduler as a document of plain values, ``jigsaw-live/2``.
+"""The state of a live scheduler as a document of plain values, ``jigsaw-live/3``.
 
 What follows from the arguments of the scheduler is not in it but for the servers and links that were added; a digest
 tells a state of other arguments. Nothing in it is trusted.
@@ -41,12 +41,16 @@ from jigsaw_opt.scheduling.policy import JobState, PolicySetting
 from jigsaw_opt.scheduling.policy_at_work import InvariantError, check_shares, check_up
 from jigsaw_opt.text import named
 
-_FORMAT = "jigsaw-live/2"
+_FORMAT = "jigsaw-live/3"
 _TOLD = 5
 """Wrong entries of a list that are named."""
 _HEAD = fields(format={"const": _FORMAT}, inputs=TEXT, time_us=TIME, next_job=whole())
 _ADDED = fields(server=SERVER, links=listed(LINK))
-_OUT = {"lost": ("lost", "servers"), "drained": ("drained", "servers"), "links_down": ("dead", "links")}
+_OUT = {
+    **{key: (key, "servers") for key in ("lost", "drained", "cordoned")},
+    "gpus_failed": ("failed", "gpus"),
+    "links_down": ("dead", "links"),
+}
 """Numbers of what is out of use, which the document names: the attribute of the state, and what there is."""
 _STEP = fields(event={"const": "step"}, time_us=TIME, late=TRUTH)
 
@@ -66,7 +70,7 @@ def encode_state(state: ClusterState, inputs: str, memory: Plain) -> Plain:
         "next_job": state.next_job,
         "added": plain([keyed(event, "server", "links") for event in state.added], flat=True),
         **{
-            key: [getattr(cluster, parts)[k].name for k in sorted(getattr(state, name))]
+            key: [_names(cluster, parts)[k] for k in sorted(getattr(state, name))]
             for key, (name, parts) in _OUT.items()
         },
         "quotas": dict(state.quotas),
@@ -80,6 +84,11 @@ def encode_state(state: ClusterState, inputs: str, memory: Plain) -> Plain:
         "reasons": dict(state.reasons),
         "policy": memory,
     }
+
+
+def _names(cluster: Cluster, parts: str) -> Sequence[str]:
+    """Return the names of the servers, GPUs or links of a cluster."""
+    return cluster.gpus.names if parts == "gpus" else [one.name for one in getattr(cluster, parts)]
 
 
 def _job(job: LiveJob) -> Plain:
@@ -147,7 +156,7 @@ def _check(tree: Plain, state: ClusterState, report: Report) -> None:
     """Check that every number and name is of something that there is, and there once."""
     performance = state.setting.performance
     for key, (_, parts) in _OUT.items():
-        known = {one.name for one in getattr(state.setting.cluster, parts)}
+        known = set(_names(state.setting.cluster, parts))
         _check_once(tree[key], known, f"is no {parts[:-1]} of the cluster", f"$.{key}", report)
     jobs = [TraceJob(**one["trace"]) for one in tree["jobs"]]
     numbers = [one["figures"]["job"] for one in tree["jobs"]]
@@ -165,16 +174,16 @@ def _check(tree: Plain, state: ClusterState, report: Report) -> None:
         elif job.submit_us > tree["time_us"]:
             report.add(("$.jobs", k), "is submitted only later", code="contradiction")
     news = tree["news"]
-    gone = set(news["ended"]) - set(numbers)  # every number below `next_job` is of a job that there was
     active = {one["figures"]["job"] for one in tree["jobs"] if not one["held"]}
+    gone = set(news["ended"]) - active  # every number below `next_job` is of a job that there was
     for key, among, why in (
         ("arrived", active, "is no job that the policy may know of"),
-        ("ended", gone, "is no job that has ended"),
+        ("ended", gone, "is no job that has ended or is kept from the policy"),
         ("stopped", active - set(news["arrived"]), "is no job that the policy knows"),
     ):
         _check_once(news[key], among, why, f"$.news.{key}", report)
     placed = [index for share in tree["shares"] for index in share["jobs"]]
-    _check_once(placed, active, "is no job that runs: it is not there, or held", "$.shares", report)
+    _check_once(placed, set(numbers), "is no job that runs: it is not there", "$.shares", report)
     for key in ("told", "cancelled"):
         names = [one["job"] for one in tree[key]]
         _check_once(names, set(names), "", f"$.{key}", report)
@@ -192,7 +201,7 @@ def _fill(state: ClusterState, tree: Plain, report: Report) -> None:
     """Take over what was checked, and check what runs."""
     state.now_us, state.next_job, state.quotas = tree["time_us"], tree["next_job"], dict(tree["quotas"])
     for key, (name, parts) in _OUT.items():
-        numbers = {one.name: k for k, one in enumerate(getattr(state.setting.cluster, parts))}
+        numbers = {one: k for k, one in enumerate(_names(state.setting.cluster, parts))}
         setattr(state, name, {numbers[one] for one in tree[key]})
     for one in tree["jobs"]:
         job = TraceJob(**one["trace"])
@@ -203,6 +212,10 @@ def _fill(state: ClusterState, tree: Plain, report: Report) -> None:
     for share in state.shares:
         for index in share.jobs:
             state.jobs[index].active.share = share
+    for k, live in enumerate(state.jobs.values()):
+        runs, apart = live.active.share is not None, state.is_apart(live)
+        if apart > live.held or (runs and live.held > apart):
+            report.add(("$.jobs", k), "is to be kept from the policy, or not to be", code="contradiction")
     state.news = News.restored(tree["news"])
     state.asked, state.wake_us = tree["asked"], tree["wake_us"]
     state.told, state.cancelled = (

@@ -1,0 +1,236 @@
+"""What users and operators do to a cluster, and what breaks in it: holds, cordons, GPUs, and starts that fail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.scheduling import (
+    GpuBack,
+    GpuFailed,
+    JobFinished,
+    JobHeld,
+    JobProgressed,
+    JobReleased,
+    JobRequeued,
+    JobRunning,
+    JobSubmitted,
+    LiveScheduler,
+    QuotaChanged,
+    ServerBack,
+    ServerCordoned,
+    ServerDrained,
+    ServerLost,
+    StartFailed,
+)
+from tests.refusals import misuse
+from tests.scheduling.live_cases import MODELS, SECOND, in_json, runs, star
+
+
+def made(*sizes: int, policy: str = "fifo", servers: int = 2) -> LiveScheduler:
+    """A scheduler after its first step, with jobs a, b, c, … of so many GPUs."""
+    live = LiveScheduler(star(*"v" * servers), policy, models=MODELS, round_us=0)
+    for name, gpus in zip("abcdef", sizes, strict=False):
+        live.handle(JobSubmitted(0, TraceJob(name, 0, "small", gpus, 1000)))
+    live.step(0)
+    return live
+
+
+def told(live: LiveScheduler, now_us: int) -> tuple[list[str], list[str]]:
+    """The jobs that the next step stops and starts; it moves none. A copy of the scheduler decides the same."""
+    again = LiveScheduler(star(*"v" * len(live.cluster.servers)), live._policy.name, models=MODELS, round_us=0)
+    again.restore(in_json(live.state()))
+    change = live.step(now_us)
+    assert not change.failure and not change.moves and again.step(now_us) == change
+    assert in_json(again.state()) == in_json(live.state())
+    return [stop.job for stop in change.stops], [start.to.job for start in change.starts]
+
+
+def done(live: LiveScheduler, name: str) -> float:
+    """Iterations that a job has done as the state has it."""
+    (job,) = (one for one in live.state()["jobs"] if one["trace"]["name"] == name)
+    return float(job["figures"]["done"]) / 10**15
+
+
+def test_a_start_that_failed_is_told_again_and_its_bad_gpus_are_not_used() -> None:
+    live = made(2)
+    live.handle(JobProgressed(5, "a", 30.0))
+    assert live.handle(StartFailed(10, "a", "no driver", ("s0/1",))) == ()
+    change = live.step(10)
+    (start,) = change.starts
+    assert not change.stops and start.to.gpus == ("s0/0", "s0/2") and start.reason == "its start failed: no driver"
+    assert done(live, "a") == 30
+    live.handle(StartFailed(20, "a"))
+    assert told(live, 20) == ([], ["a"])
+    assert runs(live)["a"] == ("s0/0", "s0/2")
+
+
+def test_a_move_that_failed_leaves_the_job_waiting() -> None:
+    live = made(4)
+    live.handle(ServerLost(10, "s0"))
+    (move,) = live.step(10).moves
+    assert move.to.gpus[0] == "s1/0"
+    live.handle(ServerDrained(20, "s1"))
+    live.handle(StartFailed(20, "a"))
+    assert told(live, 20) == ([], [])
+
+
+def test_a_requeued_job_waits_with_what_it_last_reported_and_starts_again() -> None:
+    live = made(4, 4)
+    for second, count in ((10, 100), (20, 200)):
+        live.handle(JobProgressed(second * SECOND, "a", count))
+    live.handle(JobRequeued(30 * SECOND, "a"))
+    assert done(live, "a") == 200 and runs(live).keys() == {"b"}
+    assert told(live, 30 * SECOND) == ([], ["a"])
+    live.handle(JobHeld(31 * SECOND, "a"))
+    live.handle(JobRequeued(31 * SECOND, "a"))
+    assert live.handle(JobRequeued(31 * SECOND, "a")) == ("job 'a' does not run",)
+    assert told(live, 31 * SECOND) == ([], [])
+
+
+def test_partners_go_on_when_one_of_them_is_requeued() -> None:
+    live = made(4, 4, policy="jigsaw:depth=free", servers=1)
+    assert len(live.state()["shares"]) == 1
+    live.handle(JobRequeued(10, "b"))
+    assert runs(live) == {"a": ("s0/0", "s0/1", "s0/2", "s0/3")}
+    change = live.step(10)
+    assert [start.to.job for start in change.starts] == ["b"] and not change.stops and not change.failure
+
+
+def test_a_held_job_is_not_started_until_it_is_released() -> None:
+    live = made(8, 2, 2)
+    assert live.handle(JobHeld(1, "b")) == () and live.handle(JobHeld(1, "b")) == ("job 'b' is held already",)
+    live.handle(JobFinished(2, "a"))
+    assert told(live, 2) == ([], ["c"])
+    explained = live.explain("b")
+    assert explained.kind == "hold" and "It starts if it is released." in explained.reason
+    with misuse("contradiction job", naming=["kept from the policy"]):
+        live.when("b")
+    assert live.handle(JobReleased(3, "b")) == () and live.handle(JobReleased(3, "b")) == ("job 'b' is not held",)
+    assert told(live, 3) == ([], ["b"])
+
+
+def test_a_hold_that_is_taken_back_before_the_next_step_changes_nothing() -> None:
+    for policy in ("fifo", "las", "multifactor:estimates=recent"):
+        live = LiveScheduler(star("v"), policy, models=MODELS, round_us=0)
+        for name in "ab":
+            live.handle(JobSubmitted(0, TraceJob(name, 0, "small", 4, 1000)))
+        live.step(0)
+        live.handle(JobHeld(1, "b"))
+        live.handle(JobReleased(1, "b"))
+        assert live.state()["news"] == {"arrived": [], "ended": [], "stopped": [1]}
+        assert not live.step(1).failure
+        live.handle(JobFinished(2, "a"))
+        assert [start.to.job for start in live.step(2).starts] == ["b"]
+
+
+def test_a_job_that_runs_goes_on_when_it_is_held_and_waits_once_it_is_stopped() -> None:
+    live = LiveScheduler(star("v"), "priority", models=MODELS, round_us=0)
+    live.handle(JobSubmitted(0, TraceJob("a", 0, "small", 4, 1000, priority=0)))
+    live.step(0)
+    assert live.handle(JobHeld(1, "a")) == ("job 'a' runs, and goes on: it is held once something stops it",)
+    assert told(live, 1) == ([], [])
+    live.handle(JobSubmitted(2, TraceJob("b", 0, "small", 4, 1000, priority=1)))
+    assert told(live, 2) == (["a"], ["b"])
+    live.handle(JobFinished(3, "b"))
+    assert told(live, 3) == ([], [])
+    live.handle(JobReleased(4, "a"))
+    assert told(live, 4) == ([], ["a"])
+
+
+def test_a_held_job_has_no_part_in_the_quota_of_its_queue() -> None:
+    live = LiveScheduler(star("v"), "fifo", models=MODELS, round_us=0)
+    live.handle(QuotaChanged(0, "q", 2))
+    for name in "ab":
+        live.handle(JobSubmitted(0, TraceJob(name, 0, "small", 2, 1000), "q"))
+    live.handle(JobHeld(0, "a"))
+    assert told(live, 0) == ([], ["b"])
+    live.handle(JobReleased(1, "a"))
+    assert told(live, 1) == ([], []) and live.explain("a").kind == "quota"
+
+
+@pytest.mark.parametrize("policy", ["fifo", "srtf", "jigsaw", "las", "backfill:estimates=recent"])
+def test_on_a_cordoned_server_jobs_go_on_and_none_comes(policy: str) -> None:
+    live = LiveScheduler(star("v", "v"), policy, round_us=0, restart_us=0, models=MODELS)
+    live.handle(JobRunning(0, TraceJob("a", 0, "small", 2, 10**6), ("s0/0", "s0/1"), 0))
+    assert live.handle(ServerCordoned(0, "s0")) == ()
+    assert live.handle(ServerCordoned(0, "s0")) == ("server 's0' is lost, drained or cordoned already",)
+    for k in range(4):
+        live.handle(JobSubmitted(0, TraceJob(f"j{k}", 0, "small", 2, 5)))
+    change = live.step(0)
+    assert {start.to.gpus[0] for start in change.starts} <= {"s1/0", "s1/2"} and len(change.starts) >= 2
+    assert not change.stops and not change.moves and not change.failure
+    assert runs(live)["a"] == ("s0/0", "s0/1") and "2 free" not in str(live.explain("a"))
+    live.handle(ServerBack(SECOND, "s0"))
+    change = live.step(SECOND)
+    assert not change.failure and any(start.to.gpus[0].startswith("s0") for start in change.starts)
+
+
+def test_a_job_across_a_cordoned_server_keeps_its_other_gpus_until_it_ends() -> None:
+    live = LiveScheduler(star("v", "v"), "las", models=MODELS, round_us=0)
+    live.handle(JobRunning(0, TraceJob("wide", 0, "small", 4, 10**6), ("s0/2", "s0/3", "s1/0", "s1/1"), 0))
+    live.handle(ServerCordoned(1, "s0"))
+    live.handle(JobSubmitted(1, TraceJob("a", 0, "small", 4, 5)))
+    assert told(live, 1) == ([], [])
+    live.handle(JobSubmitted(2, TraceJob("b", 0, "small", 2, 5)))
+    assert told(live, 2) == ([], ["b"]) and runs(live)["b"] == ("s1/2", "s1/3")
+    live.handle(JobFinished(3, "b"))
+    live.handle(JobRequeued(3, "wide"))
+    assert told(live, 3) == ([], ["a"])
+    live.handle(ServerBack(4, "s0"))
+    assert told(live, 4) == ([], ["wide"])
+
+
+def test_a_cordoned_server_that_is_drained_is_emptied() -> None:
+    live = made(4)
+    live.handle(ServerCordoned(1, "s0"))
+    assert told(live, 1) == ([], [])
+    live.handle(ServerDrained(2, "s0"))
+    (move,) = live.step(2).moves
+    assert move.to.gpus[0] == "s1/0" and move.reason == "server 's0' is drained"
+    live.handle(ServerBack(3, "s0"))
+    assert live.handle(ServerBack(3, "s0")) == ("server 's0' is in use already",)
+
+
+def test_the_job_of_a_gpu_that_fails_stops_and_the_gpu_is_used_again_once_it_is_back() -> None:
+    live = made(4, 4)
+    for second, count in ((10, 100), (20, 200)):
+        live.handle(JobProgressed(second * SECOND, "a", count))
+    assert live.handle(GpuFailed(30 * SECOND, "s0/2")) == ()
+    assert live.handle(GpuFailed(30 * SECOND, "s0/2")) == ("GPU 's0/2' has failed already",)
+    assert done(live, "a") == 200
+    change = live.step(30 * SECOND)
+    assert [(stop.job, stop.reason) for stop in change.stops] == [("a", "GPU 's0/2' has failed")]
+    assert runs(live).keys() == {"b"}
+    explained = live.explain("a")
+    assert explained.kind == "failure" and "GPU s0/2 is back" in explained.reason
+    assert "1 out of use" in explained.cluster
+    live.handle(JobSubmitted(31 * SECOND, TraceJob("c", 0, "small", 2, 10)))
+    live.handle(GpuBack(32 * SECOND, "s0/2"))
+    assert live.handle(GpuBack(32 * SECOND, "s0/2")) == ("GPU 's0/2' is in use already",)
+    assert told(live, 32 * SECOND) == ([], ["a"])
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        (StartFailed(9, "x"), "unknown-name $.job"),
+        (StartFailed(9, "a", gpus=("s0/9",)), "unknown-name $.gpus[0]"),
+        (StartFailed(9, "a", gpus=None), "wrong-type $.gpus"),  # type: ignore[arg-type]
+        (StartFailed(9, "a", 5), "wrong-type $.reason"),  # type: ignore[arg-type]
+        (JobRequeued(9, "x"), "unknown-name $.job"),
+        (JobHeld(9, "x"), "unknown-name $.job"),
+        (JobReleased(9, ""), "malformed $.job"),
+        (ServerCordoned(9, "x"), "unknown-name $.server"),
+        (GpuFailed(9, "s0"), "unknown-name $.gpu"),
+        (GpuBack(9, 3), "wrong-type $.gpu"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_cannot_be_is_told_by_its_code(event: Any, expected: str) -> None:
+    live = made(2)
+    before = in_json(live.state())
+    with misuse(expected):
+        live.handle(event)
+    assert in_json(live.state()) == before
