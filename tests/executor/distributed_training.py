@@ -49,6 +49,13 @@ class Hosted:
         self.states.append(flat(self.worker.model.parameters()))
 
 
+def is_same_everywhere(own: Tensor) -> bool:
+    """Return whether a tensor has the same numbers in all processes."""
+    there = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(there, own)
+    return all(torch.equal(own, other) for other in there)
+
+
 def train_together(jobs: Sequence[Hosted]) -> list[list[Tensor]]:
     """Jobs whose workers share processes: blocks one after the other, transfers of all of them at the same time."""
     with ExitStack() as stack:

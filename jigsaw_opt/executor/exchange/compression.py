@@ -53,6 +53,10 @@ class CompressedExchange(ABC):
         """Bytes that this process takes for what it holds back: those of the gradients, of 4 bytes a number or more."""
         return sum(held.nbytes for held in self._memory.values())  # type: ignore[no-untyped-call]
 
+    def forget(self) -> None:
+        """Hold nothing back, as where the parameters are others now; `PartialBackprop` calls this where it loads."""
+        self._memory.clear()
+
     def __call__(self, state: Any, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:  # type: ignore[name-defined]
         """Exchange a bucket of `DistributedDataParallel`; `state` is the process group, or None for the default one."""
         parameters = bucket.parameters()

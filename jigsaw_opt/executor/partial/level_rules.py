@@ -23,12 +23,9 @@ Levels = (
 LevelRule = Callable[[int], tuple[int, ...]]
 """The levels of all workers in an iteration, from 0."""
 _NAMED: Mapping[str, Mapping[str, Any]] = {
-    "full": {"rule": "full"},
+    **{name: {"rule": name} for name in ("full", "two_level", "uniform")},
+    **{name: {"assignment": name} for name in ("rotation", "permutation")},
     "staircase": {"assignment": "fixed"},
-    "rotation": {"assignment": "rotation"},
-    "permutation": {"assignment": "permutation"},
-    "two_level": {"rule": "two_level"},
-    "uniform": {"rule": "uniform"},
 }
 """What a `LevelSchedule` has beside its defaults, by the name of levels."""
 

@@ -205,12 +205,8 @@ class GradientNoise:
     def estimate(self) -> NoiseEstimate:
         """Return what is known now: by iterations of several contributors, where a bucket has had any."""
         pairs = enumerate(zip(self._moments, self._alone, strict=True), 1)
-        return NoiseEstimate(
-            tuple(
-                own.noise(at) if own.count else replace(lone.noise(at), alone=lone.count > 0)
-                for at, (own, lone) in pairs
-            )
-        )
+        found = (a.noise(at) if a.count else replace(b.noise(at), alone=b.count > 0) for at, (a, b) in pairs)
+        return NoiseEstimate(tuple(found))
 
 
 def squared_length(gradient: Tensor) -> float:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from jigsaw_opt.errors import RunFailedError, UsageError, mismatch, not_together, unsupported, wrong_order
 from jigsaw_opt.executor.exchange.by_bucket import GradientExchange
+from jigsaw_opt.executor.exchange.compression import CompressedExchange
 from jigsaw_opt.executor.exchange.local_steps import LocalSteps
 from jigsaw_opt.executor.partial.agreement import (
     gathered_number,
@@ -158,6 +159,8 @@ class Workers:
 
     def forget(self) -> None:
         """Know of no earlier gradients and of no common parameters, for parameters are others now."""
+        if self.hook is not None and isinstance(self.hook.hook, CompressedExchange):
+            self.hook.hook.forget()
         self.local.forget()
         self._begun = None
         self.noise.forget_earlier()

@@ -346,6 +346,7 @@ class PartialBackprop(StepAdapting):
         memo |= {id(shared): shared for shared in (self._peers.group, self._levels, self._rule, self._peers.hook)}
         copied = memo[id(self)] = PartialBackprop.__new__(PartialBackprop)
         copied.__dict__.update(deepcopy(self._unhooked(), memo))
+        copied._peers.local = deepcopy(self._peers.local, memo)  # its keys are the copied parameters by now
         return copied
 
     def __getstate__(self) -> dict[str, Any]:
