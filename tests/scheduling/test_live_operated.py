@@ -134,6 +134,7 @@ def test_a_job_that_runs_goes_on_when_it_is_held_and_waits_once_it_is_stopped() 
     assert told(live, 1) == ([], [])
     live.handle(JobSubmitted(2, TraceJob("b", 0, "small", 4, 1000, priority=1)))
     assert told(live, 2) == (["a"], ["b"])
+    assert live.state()["jobs"][0]["held"] and live.state()["news"]["ended"] == [0]
     live.handle(JobFinished(3, "b"))
     assert told(live, 3) == ([], [])
     live.handle(JobReleased(4, "a"))

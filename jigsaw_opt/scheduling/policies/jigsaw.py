@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from jigsaw_opt.errors import missing_option, unsupported
 from jigsaw_opt.formulations.packing.coscheduling import Coschedule, JobKind, busy_shares
+from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.depth import CHOICES, Depth, FullDepth, StaircaseDepth, chosen_depth
 from jigsaw_opt.problem.packing import PackingProblem, QueuedJobs, ServerType
 from jigsaw_opt.problem.rules.keyed import altered
@@ -174,10 +175,11 @@ class JigsawScheduler:
         self.busy.update(busy_shares(self.empty, new))
 
     def _types_up(self, down: frozenset[int]) -> tuple[ServerType, ...]:
-        """Return the types, each with the number of its servers that are up."""
-        dead = {self.setting.server_of[gpu] for gpu in down}
-        counts = (sum(number not in dead for number in own) for own in self.servers)
-        return tuple(replace(own, count=count) for own, count in zip(self.types, counts, strict=True))
+        """Return the types, each with the number of servers that its GPUs that are up would fill, rounded up."""
+        sizes = (sum(gpu not in down for k in own for gpu in self.setting.gpus_of[k]) for own in self.servers)
+        return tuple(
+            replace(own, count=ceil_div(gpus, own.server.gpus)) for own, gpus in zip(self.types, sizes, strict=True)
+        )
 
     def _apart(self, teams: Sequence[Team], types: Sequence[ServerType]) -> list[Team]:
         """Return the same jobs, as many on own GPUs as there are GPUs left over: sharing slows both down."""
