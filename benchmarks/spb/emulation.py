@@ -67,6 +67,8 @@ class Emulation:
 
         `samples`: of which the gradient of each worker is a mean; None where they count alike.
         """
+        counted = self._local is None and self.averaging is Averaging.AVG_W_COUNT
+        assert samples is None or counted, "local steps, and means over all workers, count no samples"
         self._levels, self._samples = levels, samples or [1] * len(levels)
         if self._local is not None:
             return self._local_steps(self._local, levels, batches)

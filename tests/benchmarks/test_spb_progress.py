@@ -104,22 +104,9 @@ def test_the_ways_with_levels_alone_are_judged(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.slow
 def test_a_short_run_predicts_and_measures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    small = [f"--argument={name}" for name in ("layers=1", "width=16", "heads=2", "rows=8", "positions=8")]
-    asked = [
-        "sources-gpt",
-        "--workers",
-        "2",
-        "--iterations",
-        "20",
-        "--seeds",
-        "2",
-        "--steps",
-        "best",
-        "--rates",
-        "0.1",
-        *small,
-    ]
-    main([*asked, "-o", str(tmp_path / "found.json")])
+    sizes = [f"--argument={name}" for name in ("layers=1", "width=16", "heads=2", "rows=8", "positions=8")]
+    counts = ["--workers", "2", "--iterations", "20", "--seeds", "2", "--steps", "best", "--rates", "0.1"]
+    main(["sources-gpt", *counts, *sizes, "-o", str(tmp_path / "found.json")])
     found = json.loads((tmp_path / "found.json").read_text())
     assert [row["rule"] for row in found["rows"]] == list(rules(len(found["noise_scale"][0]), 2, 0))
     assert all(0 < row["predicted"] < 1 and 0.3 <= row["measured"] <= 1.3 for row in found["rows"])
