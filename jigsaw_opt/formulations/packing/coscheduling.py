@@ -59,9 +59,9 @@ class Coschedule:
     """Jobs that share GPUs.
 
     `kinds`: kind of each job, in the order of the problem's kinds. `depths`: depth rule of each. `references_us`: for
-    each job, the time of an iteration alone at full depth on the fastest type of GPU. `period_us`: time in which no
-    timetable does more than one iteration of each job. `most_progress`: for each job, what no iteration under its
-    depth rule exceeds in progress.
+    each job, the time of an iteration alone at full depth on the fastest type of GPU, and `alone_us` that on this type.
+    `period_us`: time in which no timetable does more than one iteration of each job. `most_progress`: for each job,
+    what no iteration under its depth rule exceeds in progress.
     """
 
     kinds: tuple[JobKind, ...]

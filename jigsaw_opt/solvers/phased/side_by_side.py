@@ -92,10 +92,8 @@ class SideBySide:
     def _soonest(self, job: JobPlan) -> tuple[JobPlan, int]:
         """Return the same levels with every operation as soon as it can be, and the end of the last one."""
         asked = self._asked[job.name]
-        model, types = (
-            self._instance.models[asked.model],
-            [self._servers[g.rsplit("/", 1)[0]].gpu_type for g in job.gpus],
-        )
+        model = self._instance.models[asked.model]
+        types = [self._servers[gpu.rsplit("/", 1)[0]].gpu_type for gpu in job.gpus]
         ready_us = [asked.block_us(model.block_us(gpu_type)) for gpu_type in types]
         now, iterations = 0, []
         for iteration in job.iterations:
