@@ -20,3 +20,4 @@ def _needs(extra: str, module: str) -> pytest.MarkDecorator:
 needs_fast = pytest.mark.skipif(library() is None, reason="not compiled here: pip install --no-deps -e .")
 needs_plot = _needs("plot", "matplotlib")
 needs_ray = _needs("ray", "ray")
+needs_serve = _needs("serve", "starlette")

@@ -50,6 +50,7 @@ COMMANDS = {
     "bench": ("plans.bench", "measure solvers on instances"),
     "simulate": ("clusters.simulate", "replay a workload on a cluster under a policy"),
     "advise": ("clusters.advise", "say what another policy would save on a workload, and which settings matter most"),
+    "serve": ("clusters.serve", "answer programs of a cluster over HTTP: events in, changes of the plan out"),
     "when": ("clusters.when", "say when a waiting job will start"),
     "solvers": ("inputs.solvers", "list the solvers, or the policies of simulations"),
     "schema": ("inputs.schema", "print the JSON Schema of a document"),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from dataclasses import fields as columns
+from typing import Any
 
 from jigsaw_opt.documents.decoding import made
 from jigsaw_opt.errors import Code, UsageError, kind_of
@@ -358,6 +359,41 @@ def encode_event(event: ClusterEvent) -> Plain:
     if report.problems:
         raise UsageError(*report.problems)
     return tree
+
+
+def completed(tree: Plain, time_us: int) -> Plain:
+    """Return an event as an object of JSON with its time, and with the defaults of what is left out.
+
+    `tree`: is not to be trusted, and comes back as far as it is no event.
+    """
+    if _wrong_kind(tree) is not None:
+        return tree
+    kind = tree["event"]
+    found = {**_defaults(_KINDS[kind][0]), **tree, "time_us": time_us}
+    for (of, key), record in _RECORDS.items():
+        if of == kind and isinstance(found.get(key), dict):
+            found[key] = {**_defaults(record), **({"submit_us": time_us} if key == "job" else {}), **found[key]}
+    return found
+
+
+def _defaults(kind: Any) -> dict[str, Plain]:
+    """Return the defaults of the fields of a class, as values of JSON, but for what a job does not state."""
+    found = {column.name: column.default for column in columns(kind) if column.default is not MISSING}
+    return {
+        name: [] if value == () else value
+        for name, value in found.items()
+        if kind is not TraceJob or name not in STATED
+    }
+
+
+def event_schemas() -> Mapping[str, Shape]:
+    """Return by kind the JSON Schema of what `completed` takes, with values that have a default left out or not."""
+    found = dict[str, Shape]()
+    for name, (kind, shapes) in _KINDS.items():
+        may_lack = _defaults(kind).keys()
+        required = ["event", *(key for key in shapes if key not in may_lack)]
+        found[name] = {**fields(event={"const": name}, time_us=TIME, **shapes), "required": required}
+    return found
 
 
 def decode_event(tree: Plain) -> ClusterEvent:

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
 from jigsaw_opt.arguments import typed
 from jigsaw_opt.errors import InvalidInputError, PluginError, UsageError
@@ -41,6 +42,7 @@ from jigsaw_opt.scheduling.policy_at_work import InvariantError, check_shares
 
 _log = logging.getLogger(__name__)
 _SECOND_US = 1_000_000
+Read = TypeVar("Read")
 _BUDGET = optional(number(0, threading.TIMEOUT_MAX))
 
 
@@ -192,14 +194,9 @@ class LiveScheduler:
         check_arguments(job=(job, NAME), seconds=(seconds, number(0, LARGEST)))
         with self._lock:
             self._require_known(job)
-            state = self._encoded()
-
-        def twin() -> LiveScheduler:
-            made: LiveScheduler = self._again()
-            made.restore(state)
-            return made
-
-        return explained(twin()._state, job, twin, seconds)
+        twin = self.copy()
+        twin._require_known(job)  # another thread may have taken in its end
+        return explained(twin._state, job, twin.copy, seconds)
 
     def when(self, job: str, past: Sequence[TraceJob] = (), samples: int = 200, seed: int = 0) -> StartPrediction:
         """Say when a waiting job will start, by simulating its queue forward; nothing changes.
@@ -247,6 +244,24 @@ class LiveScheduler:
             if self._asked.is_asked:
                 self._take_late({"event": "taken"})
             return self._encoded()
+
+    def copy(self) -> LiveScheduler:
+        """Return a scheduler in the same state, without journal and clock.
+
+        A question that the policy is still deciding on is put again by the next step of the copy.
+        """
+        with self._lock:
+            state = self._encoded()
+            if self._asked.is_asked:
+                state |= {"news": self._state.news.after(self._told_news).plain(), "asked": True}
+        made: LiveScheduler = self._again()
+        made.restore(state)
+        return made
+
+    def read(self, what: Callable[[ClusterState], Read]) -> Read:
+        """Return what a function makes of the state, which it must not change, while nothing else happens."""
+        with self._lock:
+            return what(self._state)
 
     def restore(self, state: Plain) -> None:
         """Go on, from the beginning, as the scheduler with the same arguments that gave `state`.

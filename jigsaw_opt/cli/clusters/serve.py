@@ -1,0 +1,101 @@
+"""Answer programs of a cluster over HTTP: events in, changes of the plan out, all of it kept in a file."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import nullcontext, suppress
+from functools import partial
+from ipaddress import ip_address
+from pathlib import Path
+from socket import AF_INET, AF_INET6, create_server
+from typing import TYPE_CHECKING, Any
+
+from jigsaw_opt.cli.clusters.simulate_setting import setting_arguments
+from jigsaw_opt.cli.common.arguments import Arguments
+from jigsaw_opt.cli.common.output import note
+from jigsaw_opt.errors import JigsawError, argument, missing_option
+
+if TYPE_CHECKING:
+    from jigsaw_opt.serving.service import Service
+    from jigsaw_opt.serving.tokens import Tokens
+
+EXAMPLE = "jigsaw serve 16x8:a100 --policy backfill --database cluster.db"
+ARGUMENTS: Arguments = {
+    "cluster SERVERSxGPUS:TYPE|FILE|NAME": "as in 16x4:v100, or the cluster and the models of an instance",
+    "--policy NAME[:OPTION=VALUE...] = jigsaw": "who decides, as in fifo or las:placement=packed",
+    **setting_arguments("performance", "speeds", "round", "restart"),
+    "--seed N = 0": "seed of draws",
+    "--database FILE": "where journal, snapshots, changes and stories are kept (default: jigsaw-serve.db)",
+    "--host ADDRESS = 127.0.0.1": "where to listen; another than this machine's own needs --tokens",
+    "--port N = 8440": "port; 0: one that is free, which is told",
+    "--tokens FILE": "who may do what: an object of token, name and role (read, submit, operate) a line",
+    "--shadow": "only tell what it would do; what runs changes by reports alone",
+    "--step-budget SECONDS = 0.1": "how long events wait for the policy",
+}
+_PATIENCE_S = 5  # how long open connections may go on after the end was asked for
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until a signal asks for the end; then save the state."""
+    from jigsaw_opt.serving import require_serve
+
+    require_serve()
+    from jigsaw_opt.scheduling import LiveScheduler
+    from jigsaw_opt.scheduling.performance.kinds import performance_for
+    from jigsaw_opt.scheduling.plain import check_arguments, number
+    from jigsaw_opt.serving.journal_store import JournalStore
+    from jigsaw_opt.serving.service import Service, ServiceLimits
+    from jigsaw_opt.serving.tokens import read_tokens
+    from jigsaw_opt.simulation.inputs.cluster_files import read_cluster
+
+    check_arguments(**{argument("step_budget"): (arguments.step_budget, number(0, 60))})
+    tokens = None if arguments.tokens is None else read_tokens(arguments.tokens)
+    _require_tokens(arguments.host, tokens)
+    cluster, models = read_cluster(arguments.cluster)
+    kind, speeds = arguments.performance or "", arguments.speeds or ""
+    times = {"round_us": arguments.round_s, "restart_us": arguments.restart_s}
+    given: dict[str, Any] = {name: round(value * 1_000_000) for name, value in times.items() if value is not None}
+    given |= {"performance": lambda found: performance_for(kind, found, models, speeds), "seed": arguments.seed}
+    make = partial(LiveScheduler, cluster, arguments.policy, **given)
+    make()  # what is wrong with the arguments is told before a file is made
+    store = JournalStore(arguments.database or Path("jigsaw-serve.db"), ServiceLimits().lease_s)
+    service = Service(store, make, arguments.policy, budget_s=arguments.step_budget, shadow=arguments.shadow)
+    _serve(service, tokens, arguments.host, arguments.port)
+    return 0
+
+
+def _require_tokens(host: str, tokens: Tokens | None) -> None:
+    """Refuse to listen without tokens where others could ask."""
+    is_own = host == "localhost"
+    with suppress(ValueError):
+        is_own = ip_address(host).is_loopback
+    if tokens is None and not is_own:
+        raise missing_option("tokens", f"others reach {host}: give --tokens FILE, or listen on 127.0.0.1")
+
+
+def _serve(service: Service, tokens: Tokens | None, host: str, port: int) -> None:
+    """Serve until the end; whatever happens, what was taken in is saved."""
+    import uvicorn
+
+    from jigsaw_opt.serving.application import ServedPaths
+    from jigsaw_opt.system.interrupts import on_interrupt
+
+    def end() -> None:
+        server.should_exit = True
+        application.end()
+
+    application = ServedPaths(service, tokens)
+    options: dict[str, Any] = {"log_config": None, "access_log": False, "server_header": False, "ws": "none"}
+    server = uvicorn.Server(uvicorn.Config(application.app, timeout_graceful_shutdown=_PATIENCE_S, **options))
+    server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]  # signals are the program's
+    service.on_end = end
+    with create_server((host, port), family=AF_INET6 if ":" in host else AF_INET, backlog=512) as listening:
+        service.start()
+        note(f"listening on {host}, port {listening.getsockname()[1]}")
+        try:
+            with on_interrupt(end):
+                server.run(sockets=[listening])
+        finally:
+            service.stop()
+    if service.failure:
+        raise JigsawError(service.failure)

@@ -1,0 +1,179 @@
+"""A file of SQLite that holds all that a service has taken in: journal, snapshots, changes, stories and a lease.
+
+The journal and the snapshots are the truth. Changes and stories follow from them, and are written with the next entry,
+or again when entries are replayed after a crash; so nothing of them is lost either.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from jigsaw_opt.errors import JigsawError, UsageError, wrong_input
+
+_APPLICATION = 0x4A696773  # marks the file as one of a service
+_VERSION = 1
+_DAY_US = 86_400_000_000
+_BUSY_S = 2.0  # how long a write waits for somebody who holds the file, such as a backup
+_TABLES = f"""
+BEGIN IMMEDIATE;
+CREATE TABLE entries (sequence INTEGER PRIMARY KEY, who TEXT NOT NULL, body BLOB NOT NULL);
+CREATE TABLE snapshots (sequence INTEGER PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE changes (sequence INTEGER PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE stories (sequence INTEGER, part INTEGER, job TEXT, body BLOB NOT NULL, PRIMARY KEY (sequence, part));
+CREATE INDEX stories_of_job ON stories (job, sequence, part);
+CREATE TABLE requests (who TEXT, key TEXT, digest BLOB, time_us INTEGER, body BLOB, PRIMARY KEY (who, key));
+CREATE TABLE lease (id INTEGER PRIMARY KEY CHECK (id = 1), owner TEXT NOT NULL, until_us INTEGER NOT NULL);
+PRAGMA application_id = {_APPLICATION};
+PRAGMA user_version = {_VERSION};
+COMMIT;
+"""
+Statement = tuple[str, tuple[Any, ...]]
+
+
+class StoreError(JigsawError):
+    """The file cannot be written now: the disk is full, or somebody else holds it."""
+
+
+class LeaseLostError(JigsawError):
+    """Another service has taken the file over."""
+
+
+class JournalStore:
+    """The file of one service, written by one thread and read by any.
+
+    `path`: the file, which is made where there is none; one of another program is refused. `lease_s`: seconds that the
+    lease lasts after each write.
+    """
+
+    def __init__(self, path: Path, lease_s: float) -> None:
+        self.path, self._lease_us = path, round(lease_s * 1_000_000)
+        self._owner = f"process {os.getpid()} of {socket.gethostname()}, {uuid4().hex}"
+        try:
+            self._db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+            self._set_up()
+        except sqlite3.OperationalError as error:
+            raise StoreError(f"{path}: {error}") from error
+        except sqlite3.DatabaseError as error:
+            raise wrong_input(str(path), f"is no database of a service: {error}", code="unknown-format") from error
+
+    def _set_up(self) -> None:
+        found = [self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
+        is_new = not self._db.execute("SELECT 1 FROM sqlite_master").fetchone()
+        if not is_new and found != [_APPLICATION, _VERSION]:
+            told = "is a database of another program, or of another version of this one"
+            raise wrong_input(str(self.path), told, code="unknown-format")
+        self._db.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;" + _TABLES * is_new)
+
+    # The lease ----------------------------------------------------------------------------------------------
+
+    def take_lease(self, sleep: Callable[[float], object] = time.sleep) -> None:
+        """Become the only one who writes; wait until the lease of one who is gone has run out.
+
+        A service that renews its lease meanwhile is named in a `UsageError`.
+        """
+        first: tuple[str, int] | None = None
+        while True:
+            with self._transaction() as db:
+                found = db.execute("SELECT owner, until_us FROM lease").fetchone()
+                if found is None or found[1] <= _now_us():
+                    row = (self._owner, _now_us() + self._lease_us)
+                    db.execute("INSERT OR REPLACE INTO lease VALUES (1, ?, ?)", row)
+                    return
+            first = first or found
+            if found != first:
+                told = f"another service writes to {self.path}: {found[0]}; end it, or give another file"
+                raise UsageError(told, code="not-allowed", path="database")
+            sleep(0.2)
+
+    # Writing ------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        db = self._db
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            yield db
+            db.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path}: {error}") from error
+        finally:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+
+    def write(self, statements: Iterable[Statement]) -> None:
+        """Carry statements out, all or none, on disk at the end, and hold the lease for longer."""
+        with self._transaction() as db:
+            until_us = _now_us() + self._lease_us
+            held = db.execute("UPDATE lease SET until_us = ? WHERE owner = ?", (until_us, self._owner))
+            if held.rowcount == 0:
+                raise LeaseLostError(f"another service has taken {self.path} over")
+            for statement in statements:
+                db.execute(*statement)
+
+    def compact(self, sequence: int, snapshot: bytes, derived: Iterable[Statement], oldest: int) -> None:
+        """Write a snapshot of the state after an entry, in place of the entries up to it.
+
+        `derived`: what is to be written before. `oldest`: changes and stories up to this number are forgotten.
+        """
+        old = [("changes", "sequence <= ?", oldest), ("stories", "sequence <= ?", oldest)]
+        old += [("snapshots", "sequence <= ?", sequence), ("entries", "sequence <= ?", sequence)]
+        old += [("requests", "time_us < ?", _now_us() - _DAY_US)]
+        forgotten = [(f"DELETE FROM {table} WHERE {which}", (value,)) for table, which, value in old]
+        self.write([*derived, *forgotten, ("INSERT INTO snapshots VALUES (?, ?)", (sequence, snapshot))])
+
+    def close(self) -> None:
+        """Give the lease back, if it is held, and close the file."""
+        try:
+            with self._transaction() as db:
+                db.execute("DELETE FROM lease WHERE owner = ?", (self._owner,))
+        finally:
+            self._db.close()
+
+    # Reading ------------------------------------------------------------------------------------------------
+
+    def start(self) -> tuple[tuple[int, bytes] | None, list[tuple[int, str, bytes]]]:
+        """Return the last snapshot with its number, and the entries since: number, who caused it, and what it says."""
+        snapshot = self._db.execute("SELECT sequence, body FROM snapshots").fetchone()
+        return snapshot, self._db.execute("SELECT sequence, who, body FROM entries ORDER BY sequence").fetchall()
+
+    def request(self, who: str, key: str) -> tuple[bytes, bytes] | None:
+        """Return digest and answer of an earlier request by its key; None where there was none."""
+        sql = "SELECT digest, body FROM requests WHERE who = ? AND key = ?"
+        found: tuple[bytes, bytes] | None = self._db.execute(sql, (who, key)).fetchone()
+        return found
+
+    def last_change(self) -> int:
+        """Return the number of the last change; 0 where there is none."""
+        found: int = self._db.execute("SELECT coalesce(max(sequence), 0) FROM changes").fetchone()[0]
+        return found
+
+    def changes(self, after: int, most: int) -> list[tuple[int, bytes]]:
+        """Return changes of larger numbers, the oldest first."""
+        sql = "SELECT sequence, body FROM changes WHERE sequence > ? ORDER BY sequence LIMIT ?"
+        return self._read(sql, (after, most))
+
+    def story(self, job: str, most: int) -> list[bytes]:
+        """Return the last things that happened to a job, the oldest first."""
+        sql = "SELECT body FROM stories WHERE job = ? ORDER BY sequence DESC, part DESC LIMIT ?"
+        return [body for (body,) in reversed(self._read(sql, (job, most)))]
+
+    def _read(self, sql: str, values: Sequence[Any]) -> list[Any]:
+        """Read in any thread, over a connection of its own, which waits for nobody who writes."""
+        try:
+            uri = f"{self.path.resolve().as_uri()}?mode=ro"
+            with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_S)) as db:
+                return db.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path}: {error}") from error
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000

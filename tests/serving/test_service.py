@@ -1,0 +1,457 @@
+"""A service takes events in all or none, tells what changes, and loses nothing that it has acknowledged."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jigsaw_opt.errors import InvalidInputError, MissingEngineError, UsageError
+from jigsaw_opt.scheduling import LiveScheduler, PlanChange
+from jigsaw_opt.serving import journal_store, require_serve
+from tests.serving.services import START_US, HandClock, Served, copied, served, service, submit
+
+from jigsaw_opt.serving.journal_store import JournalStore  # isort: skip
+from jigsaw_opt.serving.openapi import document  # isort: skip
+from jigsaw_opt.serving.tokens import Tokens, read_tokens  # isort: skip
+
+
+def test_events_lead_to_changes_that_are_told(tmp_path: Path) -> None:
+    with served(tmp_path) as found:
+        answer = found.post(submit("a"))
+        assert (answer["accepted"], answer["without_effect"]) == (1, [])
+        (change,) = found.changes(answer["sequence"])
+        assert change["sequence"] > answer["sequence"] and not change["shadow"]
+        assert [one["to"]["job"] for one in change["starts"]] == ["a"]
+        assert change["starts"][0]["to"]["gpus"] == ["s0/0", "s0/1", "s0/2", "s0/3"]
+        answer = found.post([submit("b"), submit("c"), {"event": "priority", "job": "b", "weight": 3}])
+        assert answer["accepted"] == 3 and "does not read the weight" in answer["without_effect"][0]
+        (change,) = found.changes(answer["sequence"])
+        assert [one["to"]["job"] for one in change["starts"]] == ["b"]
+        answer = found.post({"event": "finish", "job": "a"})
+        assert found.changes(answer["sequence"])[0]["starts"][0]["to"]["job"] == "c"
+        assert found.get(f"/v1/changes?after={found.service.sequence}") == {
+            "changes": [],
+            "sequence": found.service.sequence,
+        }
+
+
+def test_reads_show_the_cluster_the_jobs_and_their_stories(tmp_path: Path) -> None:
+    with served(tmp_path) as found:
+        found.post([submit("a", 2), submit("b", 4), submit("c/d", 4), {"event": "server_drained", "server": "s1"}])
+        found.changes()
+        seen = found.get("/v1/cluster")
+        assert [server["state"] for server in seen["servers"]] == ["up", "drained"]
+        assert {server["rack"] for server in seen["servers"]} == {"switch"} and len(seen["links"]) == 2
+        assert [gpu["jobs"] for gpu in seen["servers"][0]["on"]] == [["a"], ["a"], [], []]
+        view = found.get("/v1/view")
+        assert view["gpus"] == {"state": [0] * 4 + [2] * 4, "job": [0, 0, -1, -1, -1, -1, -1, -1]}
+        assert view["jobs"]["state"] == [0, 1, 1] and view["waiting"] == [1, 2] and view["servers"]["first"] == [0, 4]
+        assert view["jobs"]["reason"][1] == "It waits for 4 GPUs, and 2 GPUs are free."
+        page = found.get("/v1/jobs?state=waiting&limit=1")
+        assert ([job["name"] for job in page["jobs"]], page["next"], page["total"]) == (["b"], "b", 2)
+        assert [job["name"] for job in found.get("/v1/jobs?state=waiting&limit=1&after=b")["jobs"]] == ["c/d"]
+        explanation = found.get("/v1/jobs/c%2Fd/explanation")
+        assert explanation["job"] == "c/d" and explanation["remedies"]
+        assert found.get("/v1/jobs/b/start")["job"] == "b"
+        found.get("/v1/jobs/a/start", 409)
+        found.post({"event": "finish", "job": "a"})
+        settle(found)
+        story = found.get("/v1/jobs/a")
+        assert story["job"] is None
+        gpus = ["s0/0", "s0/1"]
+        told = [(row["what"], row["before"], row["after"]) for row in story["story"]]
+        assert told == [("submit", [], []), ("start", [], gpus), ("finish", gpus, [])]
+        metrics = found.client.get("/metrics").text
+        assert 'jigsaw_gpus{state="drained"} 4.0' in metrics and "jigsaw_events_total 5.0" in metrics
+
+
+def test_what_is_out_of_use_or_held_back_is_shown(tmp_path: Path) -> None:
+    with served(tmp_path) as found:
+        found.post([submit("a", 2), submit("b", 1) | {"queue": "q"}, submit("c", 1), {"event": "held", "job": "c"}])
+        out = [{"event": "quota", "queue": "q", "gpus": 0}, {"event": "gpu_failed", "gpu": "s0/3"}]
+        found.post([*out, {"event": "server_cordoned", "server": "s1"}, submit("d", 1) | {"queue": "q"}])
+        settle(found)
+        view = found.get("/v1/view")
+        assert (view["servers"]["state"], view["gpus"]["state"]) == ([0, 3], [0, 0, 0, 1, 3, 3, 3, 3])
+        reasons = dict(zip(view["jobs"]["name"], view["jobs"]["reason"], strict=True))
+        assert reasons["c"] == "It is on hold until it is released."
+        assert reasons["d"] == "It waits for 1 GPU within the quota of queue 'q'."
+        assert {job["name"] for job in found.get("/v1/jobs?state=held")["jobs"]} >= {"c", "d"}
+
+
+def test_what_is_tried_is_not_kept(tmp_path: Path) -> None:
+    with served(tmp_path) as found:
+        found.post([submit("a"), submit("b"), submit("c")])
+        found.changes()
+        before, state = found.service.sequence, found.service.live.state()
+        tried = found.post({"event": "finish", "job": "a"}, path="/v1/what-if")
+        assert [one["to"]["job"] for one in tried["change"]["starts"]] == ["c"]
+        assert (found.service.sequence, found.service.live.state()) == (before, state)
+
+
+LONG = "x" * 300
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "code"),
+    [
+        ("POST", "/v1/events", b"{", 400, "not-json"),
+        ("POST", "/v1/events", b"[" * 100_000, 400, "not-json"),
+        ("POST", "/v1/events", b"[]", 422, "wrong-count"),
+        ("POST", "/v1/events", b"[1, null]", 422, "wrong-type"),
+        ("POST", "/v1/events", b'{"event": "none"}', 422, "unknown-value"),
+        ("POST", "/v1/events", b'{"event": "finish", "job": "none"}', 422, "unknown-name"),
+        ("POST", "/v1/events", b'{"event": "finish", "job": 5}', 422, "wrong-type"),
+        ("POST", "/v1/what-if", b'{"event": "submit", "job": {"name": "a"}}', 422, "missing-field"),
+        ("POST", "/v1/events", b" " * 3000, 413, "too-large"),
+        ("POST", "/v1/events", json.dumps([submit(str(k)) for k in range(11)]).encode(), 422, "wrong-count"),
+        ("GET", "/v1/changes?after=-1", None, 400, "out-of-range"),
+        ("GET", "/v1/changes?timeout_s=61", None, 400, "out-of-range"),
+        ("GET", "/v1/changes?timeout_s=1", None, 429, "too-large"),
+        ("GET", "/v1/jobs?limit=0", None, 400, "out-of-range"),
+        ("GET", "/v1/jobs?state=none", None, 400, "out-of-range"),
+        ("GET", "/v1/jobs?other=1", None, 400, "out-of-range"),
+        ("GET", "/v1/jobs?after=none", None, 404, "unknown-name"),
+        ("GET", "/v1/view?other=1", None, 400, "out-of-range"),
+        ("GET", "/v1/jobs/none", None, 404, "unknown-name"),
+        ("GET", "/v1/jobs/none/explanation", None, 404, "unknown-name"),
+        ("GET", "/v1/none", None, 404, "unknown-name"),
+        ("PUT", "/v1/events", None, 405, "unknown-name"),
+    ],
+)
+def test_a_wrong_request_is_refused(
+    method: str, path: str, body: bytes | None, status: int, code: str, tmp_path: Path
+) -> None:
+    with served(
+        tmp_path, limits={"body_bytes": 2500 if body != b"[" * 100_000 else 10**6, "events": 10, "polls": 0}
+    ) as found:
+        response = found.client.request(method, path, content=body)
+        assert (response.status_code, response.json()["problems"][0]["code"]) == (status, code), response.text
+        assert found.service.board.jobs == {}
+        if status == 429:
+            assert response.headers["Retry-After"] == "1"
+
+
+def test_other_headers_that_are_wrong_are_refused(tmp_path: Path) -> None:
+    with served(tmp_path) as found:
+        found.post(submit("a"), 400, Idempotency_Key=LONG)
+        assert (
+            found.client.post("/v1/events", content=b"a: 1", headers={"Content-Type": "text/yaml"}).status_code == 415
+        )
+
+
+def test_of_a_list_all_counts_or_nothing(tmp_path: Path) -> None:
+    with served(tmp_path) as found:
+        found.post(submit("a"))
+        before = found.service.sequence
+        wrong = [submit("b"), submit("a"), {"event": "cancel", "job": "b"}, {"event": "quota", "queue": 3}]
+        problems = found.post(wrong, 422)["problems"]
+        assert [(one["path"], one["code"]) for one in problems] == [
+            ("$[1].job.name", "duplicate-name"),
+            ("$[3]", "missing-field"),
+            ("$[3].queue", "wrong-type"),
+        ]
+        assert "b" not in found.service.live.state()["jobs"] and found.service.sequence <= before + 1
+        assert [job["name"] for job in found.get("/v1/jobs")["jobs"]] == ["a"]
+        assert found.post([submit("b"), {"event": "cancel", "job": "b"}, submit("b")])["accepted"] == 3
+
+
+def test_a_request_that_is_sent_again_counts_once_also_after_a_crash(tmp_path: Path) -> None:
+    with served(tmp_path) as found:
+        first = found.post(submit("a"), Idempotency_Key="k1")
+        again = found.post(submit("a"), Idempotency_Key="k1")
+        assert again == first
+        problem = found.post(submit("b"), 422, Idempotency_Key="k1")["problems"][0]
+        assert problem["path"] == "Idempotency-Key"
+        crashed = copied(found.service, tmp_path / "crashed")
+    with served(crashed) as found:
+        assert found.post(submit("a"), Idempotency_Key="k1") == first
+        assert [job["name"] for job in found.get("/v1/jobs")["jobs"]] == ["a"]
+
+
+def run_through(found: Served, clock: HandClock, jobs: range) -> None:
+    """Have jobs come, report and end; a step follows each."""
+    for k in jobs:
+        clock.now_us += 1_000_000
+        found.post([submit(f"j{k}", 2 + k % 3), {"event": "progress", "job": f"j{k}", "iterations": 1}])
+        if k >= 3:
+            found.post({"event": "finish" if k % 2 else "cancel", "job": f"j{k - 3}"})
+
+
+@pytest.mark.parametrize("policy", ["fifo", "las", "backfill:default_limit=24"])
+@pytest.mark.parametrize("entries", [1000, 7])
+def test_after_a_crash_it_goes_on_as_if_nothing_had_been(policy: str, entries: int, tmp_path: Path) -> None:
+    clock, limits = HandClock(), {"snapshot_entries": entries}
+    with served(tmp_path, policy, clock=clock, limits=limits) as found:
+        run_through(found, clock, range(8))
+        settle(found)
+        crashed = copied(found.service, tmp_path / "crashed")
+        state, changes = found.service.live.state(), found.changes()
+        story = found.get("/v1/jobs/j3")
+        with sqlite3.connect(crashed / "served.db") as db:
+            kept = db.execute("SELECT count(*) FROM entries").fetchone()[0]
+            assert kept < 30 if entries == 7 else kept > 30
+        clock.now_us += 1_000_000
+        found.post({"event": "finish", "job": "j7"})
+        after = [{**one, "sequence": 0} for one in found.changes(found.service.last_change, 1)]
+    clock.now_us -= 1_000_000
+    with served(crashed, policy, clock=clock, limits=limits) as found:
+        assert (found.changes(), found.get("/v1/jobs/j3")) == (changes, story)
+        settle(found)
+        assert (
+            found.service.live.state()["jobs"] == state["jobs"]
+            and found.service.live.state()["shares"] == state["shares"]
+        )
+        clock.now_us += 1_000_000
+        found.post({"event": "finish", "job": "j7"})
+        assert [{**one, "sequence": 0} for one in found.changes(changes[-1]["sequence"], 1)] == after
+
+
+def settle(found: Served) -> None:
+    """Wait until there is nothing to be done."""
+    while found.service._is_due or found.service._derived:
+        threading.Event().wait(0.005)
+
+
+def test_old_changes_are_forgotten(tmp_path: Path) -> None:
+    clock = HandClock()
+    with served(tmp_path, clock=clock, limits={"snapshot_entries": 5, "kept_entries": 10}) as found:
+        run_through(found, clock, range(12))
+        settle(found)
+        assert found.get("/v1/changes?after=0", 410)["problems"][0]["code"] == "outdated"
+        assert found.get(f"/v1/changes?after={found.service.oldest}")["sequence"] == found.service.last_change
+
+
+def test_another_cluster_does_not_go_on_from_what_is_kept(tmp_path: Path) -> None:
+    with served(tmp_path):
+        pass
+    with pytest.raises(InvalidInputError, match="other arguments"):
+        service(tmp_path, "las").start()
+
+
+def test_one_service_at_a_time_writes_to_a_file(tmp_path: Path) -> None:
+    with served(tmp_path) as found:
+        second = JournalStore(tmp_path / "served.db", 0.3)
+        with pytest.raises(UsageError, match=r"another service writes to .*served.db: process"):
+            second.take_lease()
+        found.service.store._db.execute("UPDATE lease SET owner = 'gone', until_us = 0")
+        second.take_lease()
+        found.post(submit("a"), 503)
+        found.service._thread.join(10)
+        assert "taken" in found.service.failure
+        found.post(submit("b"), 503)
+        assert found.get("/readyz", 503)["ok"] is False and found.get("/healthz")["ok"] is True
+        assert all(b"submit" not in body for _, _, body in second.start()[1])
+
+
+def test_nothing_is_acknowledged_while_the_file_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_store, "_BUSY_S", 0.01)
+    with served(tmp_path, limits={"lease_s": 20.0}) as found:
+        found.post(submit("a"))
+        settle(found)
+        before = found.service.sequence
+        with sqlite3.connect(tmp_path / "served.db", isolation_level=None) as other:
+            other.execute("BEGIN IMMEDIATE")
+            for body in (submit("b"), [submit("b"), submit("c")]):
+                response = found.client.post("/v1/events", json=body)
+                assert (response.status_code, response.headers["Retry-After"]) == (503, "1")
+            assert "locked" in found.get("/readyz", 503)["reason"]
+            other.execute("ROLLBACK")
+        assert found.service.sequence == before
+        found.post([submit("b"), submit("c")])
+        assert found.get("/readyz")["ok"] is True
+        assert [job["name"] for job in found.get("/v1/jobs")["jobs"]] == ["a", "b", "c"]
+
+
+def test_too_many_requests_that_wait_are_refused(tmp_path: Path) -> None:
+    found = service(tmp_path, limits={"waiting": 1})
+    found.waiting.put(None)
+    from starlette.testclient import TestClient
+
+    from jigsaw_opt.serving.application import ServedPaths
+
+    response = TestClient(ServedPaths(found).app).post("/v1/events", json=submit("a"))
+    assert (response.status_code, response.headers["Retry-After"]) == (429, "1")
+
+
+class Slow(LiveScheduler):
+    """A scheduler whose steps wait until they may go on."""
+
+    begun, may_go_on = threading.Event(), threading.Event()
+
+    def step(self, now_us: int | None = None, budget_s: float | None = None) -> PlanChange:
+        self.begun.set()
+        self.may_go_on.wait(30)
+        return super().step(now_us, budget_s)
+
+
+def test_reads_do_not_wait_for_a_step(tmp_path: Path) -> None:
+    Slow.begun.clear()
+    with served(tmp_path, make=Slow) as found:
+        Slow.may_go_on.set()
+        found.post(submit("a"))
+        settle(found)
+        Slow.may_go_on.clear()
+        Slow.begun.clear()
+        found.post(submit("b"))
+        assert Slow.begun.wait(10)
+        for path in ("/v1/view", "/v1/cluster", "/v1/jobs", "/v1/jobs/b", "/v1/changes", "/metrics"):
+            assert found.client.get(path).status_code == 200
+        assert found.get("/v1/jobs")["total"] == 2
+        Slow.may_go_on.set()
+
+
+def test_changes_are_sent_as_they_come(tmp_path: Path) -> None:
+    with served(tmp_path) as found:
+        found.post(submit("a"))
+        first = found.changes()[0]["sequence"]
+        with ThreadPoolExecutor(1) as pool:
+            headers = {"Accept": "text/event-stream", "Last-Event-ID": str(first)}
+            stream = pool.submit(found.client.get, "/v1/changes", headers=headers)
+            found.post(submit("b"))
+            second = found.changes(first)[0]["sequence"]
+            threading.Timer(0.2, found.application.end).start()
+            told = stream.result(20).text
+        assert f"\nevent: change\nid: {second}\ndata: " in told and f"id: {first}\n" not in told
+        data = [json.loads(line[6:]) for line in told.splitlines() if line.startswith("data: ")]
+        assert [one["starts"][0]["to"]["job"] for one in data] == ["b"]
+
+
+def test_a_poll_waits_for_a_change(tmp_path: Path) -> None:
+    with served(tmp_path) as found, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(found.changes, 0, 30)
+        found.post(submit("a"))
+        assert waiting.result(20)[0]["starts"][0]["to"]["job"] == "a"
+
+
+def test_a_shadow_only_tells(tmp_path: Path) -> None:
+    with served(tmp_path, shadow=True) as found:
+        found.post(submit("a"))
+        (change,) = found.changes()
+        assert change["shadow"] and change["starts"][0]["to"]["gpus"] == ["s0/0", "s0/1", "s0/2", "s0/3"]
+        assert found.get("/v1/jobs")["jobs"][0]["state"] == "waiting"
+        running = {"event": "running", "job": submit("a")["job"], "gpus": [f"s1/{k}" for k in range(4)]}
+        found.post(running | {"started_us": START_US})
+        (change,) = found.changes(change["sequence"])
+        assert (change["starts"], change["stops"], change["moves"]) == ([], [], [])
+        assert found.get("/v1/jobs/a")["job"]["on"] == [f"s1/{k}" for k in range(4)]
+        whats = [row["what"] for row in found.get("/v1/jobs/a")["story"]]
+        assert whats == ["submit", "would start", "running"]
+        crashed, changes = copied(found.service, tmp_path / "crashed"), found.changes()
+    with served(crashed, shadow=True) as found:
+        settle(found)
+        assert found.changes() == changes
+
+
+TOKENS = {"read": "r" * 16, "submit": "s" * 16, "operate": "o" * 16, "other": "t" * 16}
+
+
+def tokens(folder: Path) -> Tokens:
+    path = folder / "tokens"
+    rows: list[dict[str, Any]] = [{"name": role, "role": role, "token": TOKENS[role]} for role in ("read", "submit")]
+    rows.append({"name": "operate", "role": "operate", "sha256": sha256(TOKENS["operate"].encode()).hexdigest()})
+    rows.append({"name": "other", "role": "submit", "token": TOKENS["other"]})
+    path.write_text("\n".join(map(json.dumps, rows)) + "\n")
+    return read_tokens(path)
+
+
+def test_roles_say_who_may_do_what(tmp_path: Path) -> None:
+    with served(tmp_path, tokens=tokens(tmp_path)) as found:
+
+        def status(role: str, method: str, path: str, body: object = None) -> int:
+            headers = {"Authorization": f"Bearer {TOKENS[role]}"}
+            return int(found.client.request(method, path, json=body, headers=headers).status_code)
+
+        response = found.client.get("/v1/view")
+        assert (response.status_code, response.headers["WWW-Authenticate"]) == (401, "Bearer")
+        for wrong in ("Bearer no", f"Basic {TOKENS['operate']}", "", "Bearer é"):
+            assert found.client.get("/metrics", headers={"Authorization": wrong.encode()}).status_code == 401
+        assert found.client.post("/v1/events", json=submit("a")).status_code == 401
+        assert found.client.get("/healthz").status_code == found.client.get("/readyz").status_code == 200
+        assert status("read", "GET", "/v1/view") == status("read", "POST", "/v1/what-if", submit("a")) == 200
+        assert status("read", "POST", "/v1/events", submit("a")) == 403
+        assert status("submit", "POST", "/v1/events", submit("a")) == 200
+        assert status("submit", "POST", "/v1/events", {"event": "server_lost", "server": "s0"}) == 403
+        assert status("other", "POST", "/v1/events", {"event": "cancel", "job": "a"}) == 403
+        assert status("submit", "POST", "/v1/events", {"event": "finish", "job": "a"}) == 403
+        assert status("operate", "POST", "/v1/events", {"event": "server_lost", "server": "s0"}) == 200
+        assert status("submit", "POST", "/v1/events", {"event": "cancel", "job": "a"}) == 200
+        settle(found)
+        headers = {"Authorization": f"Bearer {TOKENS['read']}"}
+        story = found.client.get("/v1/jobs/a", headers=headers).json()["story"]
+        assert [row["who"] for row in story if row["what"] in ("submit", "cancel")] == ["submit", "submit"]
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("", "empty"),
+        ("{", "malformed"),
+        ('{"name": "a", "role": "read"}', "contradiction"),
+        ('{"name": "a", "role": "none", "token": "0123456789abcdef"}', "malformed"),
+        ('{"name": "a", "role": "read", "token": "short"}', "malformed"),
+        ('[{"name": "a", "role": "read", "sha256": "00"}]', "malformed"),
+        ('{"name": "a", "role": "read", "token": "0123456789abcdef"}\n' * 2, "duplicate-name"),
+    ],
+)
+def test_a_wrong_file_of_tokens_is_refused_without_telling_them(text: str, code: str, tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_text(text)
+    with pytest.raises(InvalidInputError) as caught:
+        read_tokens(path)
+    assert caught.value.problems[0].code == code and "0123456789" not in str(caught.value)
+
+
+def test_the_document_describes_every_path_and_answer(tmp_path: Path) -> None:
+    from jsonschema import Draft202012Validator
+
+    tree = document()
+    described = {(path, method.upper()) for path, ways in tree["paths"].items() for method in ways}
+    with served(tmp_path) as found:
+        paths = {(one.path.replace(":path", ""), one.method) for one in found.application.endpoints}
+        assert described == paths and json.loads(found.client.get("/openapi.json").text) == json.loads(json.dumps(tree))
+        for name in json.dumps(tree).split('"#/')[1:]:
+            part: Any = tree
+            for key in name.split('"')[0].split("/"):
+                part = part[key]
+        found.post([submit("a"), submit("b"), submit("c"), {"event": "link_down", "link": "l0"}])
+        found.changes()
+        for path, place in {
+            "/v1/changes": "/v1/changes",
+            "/v1/cluster": "/v1/cluster",
+            "/v1/jobs": "/v1/jobs",
+            "/v1/view": "/v1/view",
+            "/v1/jobs/{name}": "/v1/jobs/a",
+            "/readyz": "/readyz",
+        }.items():
+            schema = tree["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+            Draft202012Validator({**schema, "components": tree["components"]}).validate(found.get(place))
+        refused = {"$ref": "#/components/schemas/Refused", "components": tree["components"]}
+        Draft202012Validator(refused).validate(found.get("/v1/jobs/none", 404))
+
+
+def test_a_file_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE mine (x)")
+    with pytest.raises(InvalidInputError, match="another program"):
+        JournalStore(path, 1.0)
+    (tmp_path / "text").write_text("no database" * 100)
+    with pytest.raises(InvalidInputError, match="no database of a service"):
+        JournalStore(tmp_path / "text", 1.0)
+
+
+def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    require_serve()
+    monkeypatch.setattr("jigsaw_opt.serving.find_spec", lambda name: None if name == "uvicorn" else name)
+    with pytest.raises(MissingEngineError, match=r"uvicorn is not installed; run: pip install 'jigsaw-opt\[serve\]'"):
+        require_serve()
