@@ -28,10 +28,10 @@ ROOMS = (
     "planning",
     "scheduling",
     "simulation",
-    "serving",
     "executor",
     "sweeps",
     "views",
+    "serving",
     "cli",
 )
 SOLVERS = (
