@@ -63,7 +63,17 @@ FLOORS = {
         *("slurm", "kubernetes", "profiles", "kineto", "chakra"),
     ),
     "scheduling": (
-        *("memo", "option_values", "plain", "allocation", "link_routes", "performance", "gpu_pools", "policy"),
+        *(
+            "memo",
+            "dependencies",
+            "option_values",
+            "plain",
+            "allocation",
+            "link_routes",
+            "performance",
+            "gpu_pools",
+            "policy",
+        ),
         *("placement", "policy_at_work"),
         *("policies", "live"),
     ),
