@@ -60,12 +60,13 @@ class ThrowawaySlurm:
     """A Slurm that runs inside a `with` block, its files in an empty folder, and is gone behind it.
 
     A node has as many CPUs as GPUs; `conf` are lines of slurm.conf: how it orders and starts jobs, and its partitions.
+    `environment`: variables with which the commands of Slurm find it.
     """
 
     def __init__(self, folder: Path, nodes: int, gpus: int, conf: Sequence[str]) -> None:
         self._folder, self._nodes, self._gpus, self._conf = folder, nodes, gpus, conf
         self._daemons: list[subprocess.Popen[bytes]] = []
-        self._environment = {
+        self.environment = {
             **os.environ,
             "PATH": _path(),
             "SLURM_CONF": str(folder / "slurm.conf"),
@@ -91,7 +92,7 @@ class ThrowawaySlurm:
 
     def call(self, *command: str) -> str:
         """Return what a command of Slurm prints, with times in seconds of the epoch."""
-        done = subprocess.run(command, env=self._environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
         return done.stdout
@@ -101,6 +102,22 @@ class ThrowawaySlurm:
         text = self.call("scontrol", "-o", "show", "jobs")
         found = [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in text.splitlines()]
         return {one["JobName"]: one for one in found if "JobName" in one}
+
+    def restart_controller(self) -> None:
+        """End `slurmctld` and start it again, from the state that it saved."""
+        self._daemons[0].terminate()
+        self._daemons.pop(0).wait(30)
+        self._start("slurmctld", "-D")
+        self._daemons.insert(0, self._daemons.pop())
+        until = time.monotonic() + _START_S
+        while True:
+            try:
+                self.call("sinfo", "-h")
+                return
+            except RuntimeError:  # not listening yet
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.2)
 
     def _write_files(self) -> None:
         with ExitStack() as stack:
@@ -122,7 +139,7 @@ class ThrowawaySlurm:
 
     def _start(self, *command: str) -> None:
         with (self._folder / "output.txt").open("ab") as output:
-            one = subprocess.Popen(command, env=self._environment, stdout=output, stderr=output, start_new_session=True)
+            one = subprocess.Popen(command, env=self.environment, stdout=output, stderr=output, start_new_session=True)
         self._daemons.append(one)
 
     def _await_nodes(self) -> None:
@@ -141,7 +158,7 @@ class ThrowawaySlurm:
     def _stop(self) -> None:
         for command in (("scancel", f"--user={getpass.getuser()}"), ("scontrol", "shutdown")):
             if any(one.poll() is None for one in self._daemons):
-                subprocess.run(command, env=self._environment, capture_output=True, timeout=30, check=False)
+                subprocess.run(command, env=self.environment, capture_output=True, timeout=30, check=False)
                 time.sleep(1)
         for one in self._daemons:
             one.terminate()

@@ -52,6 +52,7 @@ COMMANDS = {
     "advise": ("clusters.advise", "say what another policy would save on a workload, and which settings matter most"),
     "serve": ("clusters.serve", "answer programs of a cluster over HTTP: events in, changes of the plan out"),
     "when": ("clusters.when", "say when a waiting job will start"),
+    "slurm": ("clusters.slurm", "watch a Slurm cluster beside its own scheduler, or place its held jobs"),
     "solvers": ("inputs.solvers", "list the solvers, or the policies of simulations"),
     "schema": ("inputs.schema", "print the JSON Schema of a document"),
     "completion": ("inputs.completion", "print a script that completes commands in bash, zsh or fish"),

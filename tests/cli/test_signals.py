@@ -118,6 +118,7 @@ AT_ONCE = {
     "solvers": "prints",
     "validate": "reads",
     "when": "simulates a queue, and keeps nothing before it is done",
+    "slurm": "sleeps between two looks, and its log has what it saw (tests/serving)",
 }
 """All others: they keep nothing that a signal could save, and it ends them at once."""
 

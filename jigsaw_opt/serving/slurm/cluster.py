@@ -29,7 +29,6 @@ class SlurmCluster:
             server.name: server.name if server.name in names else server.name.rpartition(".")[0]
             for server in self.cluster.servers
         }
-        self.without_gpus = len(names.difference(self.node_of.values()))
         self._types = {server.name: server.gpu_type for server in self.cluster.servers}
         self._servers: dict[str, list[Server]] = {}
         for server in self.cluster.servers:

@@ -18,7 +18,7 @@ _LONGEST_TOLD = 300
 _MOST_BYTES = 1 << 28
 COLUMNS = (
     *("JobArrayID", "State", "Reason", "PriorityLong", "NumNodes", "NumTasks", "tres-alloc", "tres-per-job"),
-    *("tres-per-node", "tres-per-task", "NodeList", "ReqNodes", "Requeue", "RestartCnt", "SubmitTime", "StartTime"),
+    *("tres-per-node", "tres-per-task", "NodeList", "ReqNodes", "Requeue", "SubmitTime", "StartTime"),
     *("EndTime", "TimeLimit", "Dependency", "HetJobID", "Partition", "UserName", "Account", "QOS", "Comment"),
 )
 """Columns of jobs in plain text; a comment may hold bars, so it is the last."""

@@ -14,11 +14,14 @@ from jigsaw_opt.errors import reason_of, wrong_input
 from jigsaw_opt.text import json_text
 
 Entry: TypeAlias = Mapping[str, Any]
+_DURABLE = ("command", "given-back")
 _OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND
 
 
 class ClientLog:
-    """A log that one client at a time writes to, inside a `with` block; what it wrote outlives a crash.
+    """A log that one client at a time writes to, inside a `with` block.
+
+    What it wrote outlives a crash of the client, and what Slurm was told outlives a crash of the machine too.
 
     `path`: its file, which is made where there is none.
     """
@@ -44,11 +47,12 @@ class ClientLog:
         os.close(self._file)
 
     def write(self, time_us: int, entry: str, **facts: object) -> None:
-        """Append an entry; once this returns, it is on the disk."""
+        """Append an entry."""
         data = f"{json_text({'time_us': time_us, 'entry': entry, **facts})}\n".encode()
         while data:
             data = data[os.write(self._file, data) :]
-        os.fsync(self._file)
+        if entry in _DURABLE:
+            os.fsync(self._file)
 
 
 def read_log(path: Path) -> Iterator[Entry]:
@@ -69,6 +73,18 @@ def read_log(path: Path) -> Iterator[Entry]:
         raise wrong_input(str(path), f"cannot be read: {reason_of(error)}", code="unreadable") from None
     if bad and not good:
         raise wrong_input(str(path), "is no log of jigsaw slurm", code="unknown-format")
+
+
+def read_begun(path: Path) -> tuple[Entry, list[Entry]]:
+    """Return how the client began that last found other nodes, and the entries from there on."""
+    begin, entries = None, list[Entry]()
+    for entry in read_log(path):
+        if entry["entry"] == "begin" and (begin is None or entry["nodes"] != begin["nodes"]):
+            begin, entries = entry, []
+        entries.append(entry)
+    if begin is None:
+        raise wrong_input(str(path), "says of no client that it began", code="empty")
+    return begin, entries
 
 
 def released_jobs(path: Path) -> set[str]:

@@ -12,26 +12,30 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from jigsaw_opt.documents.readers.slurm.reading import tasks_of
+from jigsaw_opt.documents.readers.slurm.reading import ENDED_STATES, tasks_of
 from jigsaw_opt.documents.readers.slurm.records import nodes_of
 from jigsaw_opt.documents.readers.times import duration_us, moment_us, slurm_time_s
-from jigsaw_opt.serving.slurm.commands import COLUMNS, JOBS, JOBS_PLAIN, NODES, NODES_PLAIN, Runner, SlurmError
+from jigsaw_opt.serving.slurm.commands import (
+    COLUMNS,
+    JOBS,
+    JOBS_PLAIN,
+    NODES,
+    NODES_PLAIN,
+    Command,
+    Runner,
+    SlurmError,
+)
 
 _SECOND_US = 1_000_000
 _MINUTE_US = 60 * _SECOND_US
 _GPUS = re.compile(
-    r"(?:gres[:/])?gpu(?::(?P<type>(?![0-9]+(?:$|\())[^:=,()]+))?(?:[:=](?P<gpus>[0-9]{1,7}))?(?:\(IDX:(?P<at>[0-9,-]+)\))?(?:\(.*\))?"
+    r"(?:gres[:/])?gpu(?::(?P<type>(?![0-9]+(?:$|\())[^:=,()]+))?(?:[:=](?P<gpus>[0-9]{1,7}))?"
+    r"(?:\(IDX:(?P<at>[0-9,-]+)\))?(?:\(.*\))?"
 )
 _BETWEEN = re.compile(r",(?![^(]*\))")
 _RANGE = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?")
 _TASK = re.compile(r"(?P<array>[0-9]+)_(?P<task>[0-9]+)")
 _WAITS = frozenset(("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"))
-_ENDS = frozenset(
-    (
-        *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED"),
-        *("REVOKED", "TIMEOUT", "LAUNCH_FAILED", "RECONFIG_FAIL"),
-    )
-)
 _OUT = ("DOWN", "FAIL", "ERROR", "UNKNOWN", "INVAL", "NOT_RESPONDING", "NO_RESPOND", "POWERED_DOWN", "POWERING_DOWN")
 _CLOSED = ("DRAIN", "MAINT", "RESERVED", "FUTURE", "PLANNED_DOWN", "REBOOT")
 _MARKS = {"*": "NOT_RESPONDING", "$": "MAINT", "@": "REBOOT"}
@@ -70,7 +74,6 @@ class SlurmJob:
     indices: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     wanted: tuple[str, ...] = ()
     requeue: bool = False
-    restarts: int = 0
     partition: str = ""
     comment: str = ""
     array: str | None = None
@@ -92,37 +95,32 @@ class SlurmReader:
     """Asks Slurm for its jobs and nodes: as JSON, or as plain text from the first time on that there is no JSON."""
 
     def __init__(self, run: Runner) -> None:
-        self._run = run
-        self._has_json = True
+        self._run, self._has_json = run, True
 
     def jobs(self, now_us: int) -> list[SlurmJob]:
         """Return all jobs that Slurm tells of."""
-        if self._has_json:
-            try:
-                return read_jobs(self._run(JOBS), now_us)
-            except SlurmError as error:
-                self._require_no_json(error)
-        return read_jobs_plain(self._run(JOBS_PLAIN), now_us)
+        text = self._json(JOBS)
+        return read_jobs_plain(self._run(JOBS_PLAIN), now_us) if text is None else read_jobs(text, now_us)
 
     def nodes(self) -> list[SlurmNode]:
         """Return all nodes."""
-        if self._has_json:
-            try:
-                return read_nodes(self._run(NODES))
-            except SlurmError as error:
-                self._require_no_json(error)
-        return read_nodes_plain(self._run(NODES_PLAIN))
+        text = self._json(NODES)
+        return read_nodes_plain(self._run(NODES_PLAIN)) if text is None else read_nodes(text)
 
-    def _require_no_json(self, error: SlurmError) -> None:
-        """Raise an error unless it says that this version prints no JSON."""
-        if not any(words in str(error) for words in ("unrecognized option", "invalid option", "serializer")):
-            raise error
-        self._has_json = False
+    def _json(self, command: Command) -> str | None:
+        """Return what a command prints; None where this version of Slurm prints no JSON."""
+        try:
+            return self._run(command) if self._has_json else None
+        except SlurmError as error:
+            if not any(words in str(error) for words in ("unrecognized option", "invalid option", "serializer")):
+                raise
+            self._has_json = False
+            return None
 
 
 def read_jobs(text: str, now_us: int) -> list[SlurmJob]:
     """Return the jobs that ``squeue --json`` prints; `now_us`: the time, for jobs that are to begin later."""
-    return [job for row in _rows(text, "jobs") for job in _jobs_of(dict(_from_json(row)), now_us)]
+    return [job for row in _rows(text, "jobs") for job in _jobs_of(_from_json(row), now_us)]
 
 
 def read_jobs_plain(text: str, now_us: int) -> list[SlurmJob]:
@@ -140,21 +138,15 @@ def read_jobs_plain(text: str, now_us: int) -> list[SlurmJob]:
 
 
 def read_nodes(text: str) -> list[SlurmNode]:
-    """Return the nodes that ``sinfo --json`` prints."""
-    try:
-        tree = json.loads(text)
-    except ValueError:
-        raise SlurmError(f"sinfo printed no JSON: {text[:80]!r}") from None
+    """Return the nodes that ``sinfo --json`` prints: one a row, or in rows of nodes that are alike."""
     found: dict[str, SlurmNode] = {}
-    if isinstance(tree, dict) and "sinfo" in tree:
-        for row in _rows(text, "sinfo"):
-            for name in row["nodes"]["nodes"]:
-                for one in nodes_of(str(name)) or ():
-                    found[one] = SlurmNode(one, str(row["gres"]["total"]), _node_state(_words(row["node"]["state"])))
-        return list(found.values())
-    for row in _rows(text, "nodes"):
-        words = [*_words(row.get("state")), *_words(row.get("state_flags"))]
-        found[row["name"]] = SlurmNode(str(row["name"]), str(row.get("gres") or ""), _node_state(words))
+    for row in _rows(text, "nodes", "sinfo"):
+        alike = row.get("node", row)
+        words = f"{_plain(alike.get('state'))}+{_plain(row.get('state_flags'))}"
+        gres = row["gres"]["total"] if "node" in row else row.get("gres") or ""
+        for name in row["nodes"]["nodes"] if "node" in row else [row["name"]]:
+            for one in nodes_of(str(name)) or ():
+                found[one] = SlurmNode(one, str(gres), _node_state(words.upper().split("+")))
     return list(found.values())
 
 
@@ -186,45 +178,37 @@ def read_ended(text: str, jobs: Iterable[SlurmJob]) -> list[SlurmJob]:
     return found
 
 
-def _rows(text: str, key: str) -> list[dict[str, Any]]:
-    """Return the objects of a list of JSON."""
+def _rows(text: str, *keys: str) -> list[dict[str, Any]]:
+    """Return the objects of a list of JSON, which stands under one of these keys."""
     try:
-        rows = json.loads(text)[key]
+        tree = json.loads(text)
+        rows = tree[next((key for key in keys if key in tree), keys[0])]
     except (ValueError, KeyError, TypeError):
-        raise SlurmError(f"Slurm printed no JSON with {key!r}: {text[:80]!r}") from None
+        raise SlurmError(f"Slurm printed no JSON with {keys[0]!r}: {text[:80]!r}") from None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise SlurmError(f"{key!r} of Slurm's JSON is no list of objects")
+        raise SlurmError(f"{keys[0]!r} of Slurm's JSON is no list of objects")
     return rows
 
 
-def _from_json(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the values of a job of JSON under the names of the plain columns."""
+def _from_json(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return the values of a job of JSON under the names of the plain columns, and those that only JSON has."""
+    found = {ours: _plain(row.get(theirs)) for ours, theirs in _KEYS.items()}
+    array, tasks = found["Array"], found["Tasks"]
+    if array not in ("", "0"):
+        found["JobArrayID"] = f"{array}_[{tasks}]" if tasks else f"{array}_{found['Task']}"
+    if row.get("hold") is True:
+        found["PriorityLong"] = "0"
+    found["tres-alloc"] += "," + found["tres-req"]
+    return {**found, "GRES": "|".join(map(str, row.get("gres_detail") or ()))}
 
-    def number(key: str) -> str:
-        value = row.get(key)
-        if isinstance(value, dict):
-            value = value.get("number") if value.get("set") and not value.get("infinite") else None
-        return "" if value is None else str(value)
 
-    array, task, tasks = number("array_job_id"), number("array_task_id"), str(row.get("array_task_string") or "")
-    name = f"{array}_{task}" if task and array not in ("", "0") else number("job_id")
-    yield "JobArrayID", f"{array}_[{tasks}]" if tasks and array not in ("", "0") else name
-    yield "ArrayLimit", number("array_max_tasks")
-    yield "State", "+".join(_words(row.get("job_state")))
-    yield "PriorityLong", "0" if row.get("hold") is True else number("priority")
-    resources = row.get("job_resources")
-    yield "NodeList", str(row.get("nodes") or (resources.get("nodes") if isinstance(resources, dict) else "") or "")
-    yield "Requeue", "1" if row.get("requeue") in (True, 1) else "0"
-    yield "TimeLimit", number("time_limit")
-    yield "GRES", "|".join(map(str, row.get("gres_detail") or ()))
-    yield "tres-alloc", str(row.get("tres_alloc_str") or "") + "," + str(row.get("tres_req_str") or "")
-    numbers = {"NumNodes": "node_count", "NumTasks": "tasks", "RestartCnt": "restart_cnt", "HetJobID": "het_job_id"}
-    numbers |= {"MaxNodes": "max_nodes", "SubmitTime": "submit_time", "StartTime": "start_time", "EndTime": "end_time"}
-    yield from ((ours, number(theirs)) for ours, theirs in numbers.items())
-    texts = {"Reason": "state_reason", "tres-per-job": "tres_per_job", "tres-per-node": "tres_per_node"}
-    texts |= {"tres-per-task": "tres_per_task", "ReqNodes": "required_nodes", "Dependency": "dependency"}
-    texts |= {"Partition": "partition", "UserName": "user_name", "Account": "account", "QOS": "qos"}
-    yield from ((ours, str(row.get(theirs) or "")) for ours, theirs in {**texts, "Comment": "comment"}.items())
+def _plain(value: object) -> str:
+    """Return a value of JSON as plain text has it: empty for none, several words with plus signs between."""
+    if isinstance(value, dict):
+        value = value.get("number") if value.get("set") and not value.get("infinite") else None
+    if isinstance(value, list):
+        return "+".join(map(str, value))
+    return "" if value is None else str(int(value) if isinstance(value, bool) else value)
 
 
 def _jobs_of(values: Mapping[str, str], now_us: int) -> Iterator[SlurmJob]:
@@ -232,7 +216,7 @@ def _jobs_of(values: Mapping[str, str], now_us: int) -> Iterator[SlurmJob]:
     words = frozenset(values["State"].upper().split("+"))
     state = "runs"
     if "COMPLETING" not in words:
-        state = "waits" if words & _WAITS else "ended" if words & _ENDS else "runs"
+        state = "waits" if words & _WAITS else "ended" if not words.isdisjoint(ENDED_STATES) else "runs"
     least = int(values["NumNodes"].partition("-")[0] or 1)
     gpus, per_node, types = _asked(values, least)
     start_us, reason = _moment(values["StartTime"]), values["Reason"]
@@ -262,7 +246,6 @@ def _jobs_of(values: Mapping[str, str], now_us: int) -> Iterator[SlurmJob]:
             indices=_indices(nodes, values.get("GRES", "")),
             wanted=wanted,
             requeue=values["Requeue"] == "1",
-            restarts=int(values["RestartCnt"] or 0),
             partition=values["Partition"],
             comment=values["Comment"],
             array=task["array"] if task else None,
@@ -272,6 +255,19 @@ def _jobs_of(values: Mapping[str, str], now_us: int) -> Iterator[SlurmJob]:
         )
 
 
+_KEYS: Mapping[str, str] = dict(
+    re.findall(
+        r"(\S+)=(\S+)",
+        "JobArrayID=job_id Array=array_job_id Task=array_task_id Tasks=array_task_string ArrayLimit=array_max_tasks"
+        " State=job_state Reason=state_reason PriorityLong=priority NumNodes=node_count MaxNodes=max_nodes"
+        " NumTasks=tasks tres-alloc=tres_alloc_str tres-req=tres_req_str tres-per-job=tres_per_job"
+        " tres-per-node=tres_per_node tres-per-task=tres_per_task NodeList=nodes ReqNodes=required_nodes"
+        " Requeue=requeue SubmitTime=submit_time StartTime=start_time EndTime=end_time TimeLimit=time_limit"
+        " Dependency=dependency HetJobID=het_job_id Partition=partition UserName=user_name Account=account QOS=qos"
+        " Comment=comment",
+    )
+)
+"""By plain column, and names of our own, the key of JSON."""
 _LATER = ("Dependency", "BeginTime")
 _OWNER = {"user": "UserName", "account": "Account", "qos": "QOS"}
 
@@ -329,11 +325,6 @@ def _node_state(words: Iterable[str]) -> str:
     if any(word.startswith(_OUT) for word in told):
         return "down"
     return "closed" if any(word.startswith(("DRNG", "DRAIN", *_CLOSED)) for word in told) else "up"
-
-
-def _words(value: object) -> list[str]:
-    """Return the words of a state, which is a word or a list of them."""
-    return [str(word) for word in value] if isinstance(value, list) else [str(value)] if value else []
 
 
 def _is_none(text: str) -> bool:

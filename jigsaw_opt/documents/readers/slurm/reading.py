@@ -52,7 +52,7 @@ _MIG = re.compile(r"gres/gpu:[^=]*[0-9]g\.[0-9]+gb")
 _CANCELLED, _PENDING = "cancelled while pending", "still pending"
 _SHARES = ("gres/shard", "gres/mps")
 _UNKNOWN_END = "ended, with no End and no Elapsed that is a time"
-_ENDED = (
+ENDED_STATES = (
     *("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "BOOT_FAIL"),
     *("DEADLINE", "LAUNCH_FAILED", "RECONFIG_FAIL", "REVOKED"),
 )
@@ -234,7 +234,7 @@ def _record(name: str, row: Row, tally: Tally) -> _SacctLine:
     elif row.is_missing("Start") or state.startswith("PENDING"):
         cancelled = state.startswith("CANCELLED")
         reason = _CANCELLED if cancelled else _PENDING if state.startswith("PENDING") else NEVER_STARTED
-    elif row.is_missing("End") and state.startswith(_ENDED):
+    elif row.is_missing("End") and state.startswith(ENDED_STATES):
         elapsed_us = _elapsed_us(row)
         reason = _UNKNOWN_END if elapsed_us is None else ""
     elif row.is_missing("End") or state.startswith(("RUNNING", "SUSPENDED")):

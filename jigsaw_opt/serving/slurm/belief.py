@@ -1,0 +1,80 @@
+"""What a scheduler believes of a cluster of Slurm: where each job is, and how it is told that this is otherwise."""
+
+from __future__ import annotations
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.scheduling import JobFinished, JobRequeued, JobRunning, JobSubmitted, StartFailed
+from jigsaw_opt.scheduling.live.events import ClusterEvent
+from jigsaw_opt.serving.slurm.cluster import SlurmCluster
+from jigsaw_opt.serving.slurm.log import ClientLog
+from jigsaw_opt.serving.slurm.reading import SlurmJob
+from jigsaw_opt.serving.slurm.scheduler import EventScheduler
+
+
+class Belief:
+    """The jobs that a scheduler knows, each with the GPUs that it is believed to have; none where it waits.
+
+    Every change is an event first, and counts only if the scheduler takes it.
+    """
+
+    def __init__(self, cluster: SlurmCluster, scheduler: EventScheduler, log: ClientLog) -> None:
+        self.cluster, self.now_us = cluster, 0
+        self.at: dict[str, tuple[str, ...]] = {}
+        self._scheduler, self._log = scheduler, log
+        self._said: dict[str, str] = {}
+
+    def taken(self, but: str) -> set[str]:
+        """Return the GPUs of all jobs but one."""
+        return {gpu for job, gpus in self.at.items() if job != but for gpu in gpus}
+
+    def is_as(self, job: SlurmJob) -> bool:
+        """Return whether a job that runs is believed to be on the nodes where it is."""
+        return self.cluster.nodes_of(self.at.get(job.name, ())) == self.cluster.where(job)
+
+    def submit(self, job: SlurmJob) -> bool:
+        """Tell of a job that waits."""
+        taken = self.tell(job.name, JobSubmitted(self.now_us, self.cluster.trace_job(job), job.partition))
+        if taken:
+            self.at[job.name] = ()
+        return taken
+
+    def put(self, job: SlurmJob, gpus: tuple[str, ...], start_us: int) -> bool:
+        """Tell that a job has these GPUs."""
+        self.take_off(job.name)
+        event = JobRunning(self.now_us, self.cluster.trace_job(job), gpus, start_us, queue=job.partition)
+        taken = self.tell(job.name, event)
+        if taken:
+            self.at[job.name] = gpus
+        return taken
+
+    def take_off(self, job: str, why: str = "") -> None:
+        """Tell that a job waits again if it is believed to run; `why`: where its start failed."""
+        if self.at.get(job):
+            self.tell(job, StartFailed(self.now_us, job, why) if why else JobRequeued(self.now_us, job))
+            self.at[job] = ()
+
+    def finish(self, job: str) -> None:
+        """Tell that a job is gone, if it is known."""
+        if self.at.pop(job, None) is not None:
+            self.tell(job, JobFinished(self.now_us, job))
+
+    def tell(self, subject: str, event: ClusterEvent) -> bool:
+        """Hand an event over; return whether the scheduler takes it."""
+        try:
+            self._scheduler.handle(event)
+        except UsageError as error:
+            self.say(subject, f"{type(event).__name__} is refused: {error}")
+            return False
+        return True
+
+    def say(self, subject: str, text: str, entry: str = "told", **facts: object) -> bool:
+        """Log what is to be known of a subject, unless that was said last; return whether it is new."""
+        is_new = self._said.get(subject) != text
+        self._said[subject] = text
+        if is_new:
+            self.write(entry, **{"subject": subject, "text": text, **facts})
+        return is_new
+
+    def write(self, entry: str, **facts: object) -> None:
+        """Log an entry."""
+        self._log.write(self.now_us, entry, **facts)
