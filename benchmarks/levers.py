@@ -22,7 +22,7 @@ from spb.subjects import SUBJECTS
 from spb.training import Method, Run, Setting, train
 from spb_progress import LENGTHS, length_of
 
-from jigsaw_opt import FreeDepth, InstanceBuilder, JobExchange, StaircaseDepth, solve
+from jigsaw_opt import FreeDepth, InstanceBuilder, JobExchange, StaircaseDepth, solve, solve_per_progress
 from jigsaw_opt.instances.profiles import profile
 from jigsaw_opt.problem import FullDepth, Instance
 from jigsaw_opt.problem.efficiency import progress_of
@@ -101,6 +101,24 @@ def rows(given: argparse.Namespace, worth: dict[tuple[str, int], float]) -> Iter
                 yield *shown, *ms, f"{made:.2f}", f"{worth[hook, every]:.2f}", f"{goodput / base:.2f}"
 
 
+def chosen(given: argparse.Namespace, worth: dict[tuple[str, int], float]) -> Iterator[tuple[object, ...]]:
+    """Yield a row a job: what `solve_per_progress` chooses for each cluster of all levels and exchanges."""
+    offered = [
+        JobExchange(every if every > 1 else None, HOOKS[hook], min(MILLION, round(MILLION * share)))
+        for (hook, every), share in worth.items()
+        if (hook, every) != ("", 1)
+    ]
+    for scarce in given.scarce:
+        jobs = instance(scarce, "full", "", 1, given.noise)
+        found = solve_per_progress(jobs, work_limit=20 * given.work, threads=1, exchanges=offered)
+        assert found.ratio is not None and found.full_ratio is not None and found.instance is not None
+        for job in found.instance.data_parallel:
+            taken = job.exchange or JobExchange()
+            ms = [f"{float(us) / 1000:.1f}" for us in (found.ratio, found.bound)]
+            shown = job.name, taken.bytes or 1, taken.every or 1, *ms, f"{float(job.step_progress):.2f}"
+            yield scarce, *shown, f"{float(found.full_ratio / found.ratio):.2f}"
+
+
 def main(given: Iterable[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scarce", nargs="+", choices=CLUSTERS, default=list(CLUSTERS))
@@ -113,6 +131,8 @@ def main(given: Iterable[str] | None = None) -> None:
     worth = measured(asked.iterations, asked.seeds, asked.rates)
     heads = ("scarce", "levels", "gradients", "every", "ms a step", "bound", "levels' progress", "step's", "goodput")
     print_table(heads, rows(asked, worth))
+    heads = ("scarce", "job", "bytes", "every", "ms for a step's progress", "bound", "iteration's", "goodput")
+    print_table(heads, chosen(asked, worth))
 
 
 if __name__ == "__main__":

@@ -129,8 +129,8 @@ def _levels(instance: Instance, job: Job) -> list[Rows]:
         rows = [(deepest,) * count]
     if isinstance(rule, StaircaseDepth):
         stairs = sorted(_ceil(deepest * k, count) for k in range(1, count + 1))
-        if rule.full_workers is not None:
-            stairs = [1] * (count - rule.full_workers) + [deepest] * min(count, rule.full_workers)
+        if rule.levels is not None:
+            stairs = [*rule.levels]
         rows = [row for row in rows if sorted(row) == stairs]
     found = list(product(rows, repeat=job.iterations))
     if not isinstance(rule, FreeDepth):

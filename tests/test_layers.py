@@ -28,10 +28,10 @@ ROOMS = (
     "planning",
     "scheduling",
     "simulation",
-    "serving",
     "executor",
     "sweeps",
     "views",
+    "serving",
     "cli",
 )
 SOLVERS = (
@@ -63,7 +63,17 @@ FLOORS = {
         *("slurm", "kubernetes", "profiles", "kineto", "chakra"),
     ),
     "scheduling": (
-        *("memo", "option_values", "plain", "allocation", "link_routes", "performance", "gpu_pools", "policy"),
+        *(
+            "memo",
+            "dependencies",
+            "option_values",
+            "plain",
+            "allocation",
+            "link_routes",
+            "performance",
+            "gpu_pools",
+            "policy",
+        ),
         *("placement", "policy_at_work"),
         *("policies", "live"),
     ),

@@ -192,9 +192,8 @@ def _depths(given: Json, model: Json, iterations: Sequence[Json]) -> Iterator[st
     if any(not 1 <= level <= depth for row in rows for level in row):
         yield "levels: no such level"
     multiset = {"full": [depth] * workers, "staircase": sorted(-(-depth * k // workers) for k in range(1, workers + 1))}
-    if "full_workers" in rule:
-        full = min(rule["full_workers"], workers)
-        multiset["staircase"] = [1] * (workers - full) + [depth] * full
+    if "levels" in rule:
+        multiset["staircase"] = rule["levels"]
     if rule["rule"] != "free":
         if any(sorted(row) != multiset[rule["rule"]] for row in rows):
             yield "levels: multiset"

@@ -74,9 +74,8 @@ def _multiset(job: CheckedJob, levels: tuple[int, ...], path: str) -> Iterator[V
     workers, deepest, rule = job.job.workers, job.terms.depth, job.job.depth
     if isinstance(rule, FullDepth):
         name, expected = "full", [deepest] * workers
-    elif isinstance(rule, StaircaseDepth) and rule.full_workers is not None:
-        full = range(workers - rule.full_workers, workers)
-        name, expected = "staircase", [deepest if k in full else 1 for k in range(workers)]
+    elif isinstance(rule, StaircaseDepth) and rule.levels is not None:
+        name, expected = "staircase", [*rule.levels]
     else:
         # Worker k of w has level D k / w, rounded up (specification: depth-rules).
         name, expected = "staircase", [(deepest * k + workers - 1) // workers for k in range(1, workers + 1)]

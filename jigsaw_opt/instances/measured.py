@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise, product
-from math import gcd
-from operator import mul
+from math import ceil, gcd
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances.topologies import TOPOLOGIES, require_size
 from jigsaw_opt.problem.cluster import Cluster, Server
-from jigsaw_opt.problem.costs import ceil_div, contributors, staircase
 from jigsaw_opt.problem.depth import CHOICES, FreeDepth, FullDepth, chosen_depth
-from jigsaw_opt.problem.efficiency import MILLION
+from jigsaw_opt.problem.efficiency import payoffs
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
@@ -67,9 +64,9 @@ def with_depth(instance: Instance, choice: str) -> Instance:
 def _with_depth(instance: Instance, job: Job, choice: str) -> Job:
     """Return a job with another depth rule.
 
-    Under ``goodput`` it is the free rule with a limit of progress: that of the levels that take the least GPU time for
-    the progress of its iterations at full depth, on the fastest type of GPU. It gets as many iterations as this limit
-    asks for. Where no efficiency is known, or nothing is better, it gets full depth.
+    Under ``goodput`` it is the free rule with a limit of progress, and as many iterations as the levels that take the
+    least GPU-time for it (`payoffs`) need for that of full depth, on the fastest type of GPU. Where no efficiency is
+    known, or these iterations take no less GPU-time, it gets full depth.
     """
     model, (workers, iterations) = instance.models[job.model], (max(1, job.workers), max(1, job.iterations))
     if choice != "goodput":
@@ -79,29 +76,14 @@ def _with_depth(instance: Instance, job: Job, choice: str) -> Job:
     if model.efficiency is None or not types:
         return replace(job, depth=FullDepth())
     block_us = min((model.block_us(kind) for kind in types), key=lambda own: own[-1])
-    deeper_us = [block_us[0], *(high - low for low, high in pairwise(block_us))]
-    least_us, best = workers * block_us[-1] * iterations, replace(job, depth=FullDepth())
-    for counts in _counts(model.depth, workers):
-        worth = sum(map(mul, model.efficiency.weight, (model.efficiency.of_bucket(b, c, workers) for b, c in counts)))
-        share = MILLION * worth // model.efficiency.most
-        needed = ceil_div(MILLION * iterations, share) if share else 0
-        taken_us = needed * sum(us * count for us, (_, count) in zip(deeper_us, counts, strict=True))
-        if share and taken_us < least_us:
-            part = gcd(share, MILLION)
-            limit = FreeDepth(min_progress=f"{share // part}/{MILLION // part}")
-            least_us, best = taken_us, replace(job, iterations=needed, depth=limit)
-    return best
-
-
-def _counts(depth: int, workers: int) -> Iterator[list[tuple[int, int]]]:
-    """Yield buckets with their numbers of contributors: under a staircase, and where k workers go to full depth.
-
-    The other workers share any one level.
-    """
-    buckets = range(1, depth + 1)
-    yield [(bucket, contributors(staircase(depth, workers), bucket)) for bucket in buckets]
-    for level, deep in product(range(1, depth), range(1, workers)):
-        yield [(bucket, workers if bucket <= level else deep) for bucket in buckets]
+    # Levels of most progress for their time may lose by rounding where there are few iterations.
+    found = payoffs(model.efficiency, block_us, workers)
+    ways = [(ceil(iterations / way.progress), way) for way in found if not way.frozen]
+    needed, best = min(ways, key=lambda way: way[0] * way[1].time)
+    if best.time == 1:
+        return replace(job, depth=FullDepth())
+    part = gcd(iterations, needed)
+    return replace(job, iterations=needed, depth=FreeDepth(min_progress=f"{iterations // part}/{needed // part}"))
 
 
 def instance_of_task_graph(name: str, graph: TaskGraph, setting: MeasuredSetting) -> Instance:

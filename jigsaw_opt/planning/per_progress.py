@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import chain, combinations_with_replacement
+from itertools import chain, combinations_with_replacement, product
 from typing import Unpack
 
 from jigsaw_opt.arguments import typed
@@ -31,6 +31,8 @@ _SHARE = 1 / 8
 """Share of the limits that is for one solve."""
 _MOST_SOLVES = 32
 """Most solves where these end before their share of the time, or nothing limits them."""
+_MOST_VARIANTS = 8
+"""More ways to give exchanges to jobs than this are not all tried."""
 _MOST_VALUES = 4_000
 """More shares of progress than this are not told apart."""
 Number = Fraction | float
@@ -148,6 +150,17 @@ def _variants(job: Job, instance: Instance, exchanges: Sequence[JobExchange]) ->
     return tuple(altered(job, exchange=one) for one in offered if goes_full or one is None or (one.every or 1) == 1)
 
 
+def _with_exchange(variants: Sequence[Job], exchange: JobExchange | None) -> Job:
+    return next((job for job in variants if job.exchange == exchange), variants[0])
+
+
+def _taken(limits: Limits, parts: int) -> Limits:
+    """Take one of so many equal parts of what is left."""
+    options = limits.part_of_left(1 / parts)
+    limits.spend(options.work_limit or 0.0)
+    return Limits(options)
+
+
 def _is_one_step(job: Job) -> bool:
     return job.exchange is None or (job.exchange.every or 1) == 1
 
@@ -226,11 +239,11 @@ class _ProgressSearch:
         """Return the best plan with any variant of each job; the first ones are at full depth before all others."""
         # Proofs of solves and the shares between them both widen the gap.
         limits = Limits(replace(self.options, gap=None if self.options.gap is None else self.options.gap / 2))
-        jobs = zip(kinds, self._efficiencies, strict=True)
+        self._count, jobs = math.prod(map(len, kinds)), zip(kinds, self._efficiencies, strict=True)
         whole = [own[0] if known is None else altered(own[0], depth=FullDepth()) for own, known in jobs]
-        full = self._solve(whole, limits, counts=True, share=2 * _SHARE)
+        full = self._solve(whole, limits, counts=True, share=2 * _SHARE if self._count == 1 else _SHARE)
         full_ratio = self.best[0]
-        self._tell(self._explored(kinds, limits))
+        self._tell(self._chosen(kinds, limits))
         (ratio, instance, result, progress), options = self.best, self.options
         proven, seconds = self.bound >= ratio, time.monotonic() - self._started
         status = (Status.UNKNOWN, Status.INFEASIBLE) if result is None else (Status.FEASIBLE, Status.OPTIMAL)
@@ -263,17 +276,49 @@ class _ProgressSearch:
         gap, ratio = self.options.gap, self.best[0]
         return gap is not None and ratio < math.inf and ratio - bound <= Fraction(gap) * Fraction(ratio)
 
-    def _explored(self, kinds: Sequence[Sequence[Job]], limits: Limits, at: Fraction | None = None) -> Number:
+    def _chosen(self, kinds: Sequence[Sequence[Job]], limits: Limits) -> Number:
+        """Return a lower bound of all ratios.
+
+        All variants are explored if they are few. Otherwise all jobs take the same exchange, each in turn; then jobs
+        change theirs one by one, in order of bytes.
+        """
+        if self._count == 1:
+            return self._explored(kinds, limits)
+        is_few, exchanges = self._count <= _MOST_VARIANTS, dict.fromkeys(job.exchange for job in chain(*kinds))
+        alike = ([_with_exchange(own, one) for own in kinds] for one in exchanges)
+        tried = [*(product(*kinds) if is_few else alike)]
+        parts = len(tried) + 1 if is_few else len(tried) + 2
+        bounds = [self._explored([[job] for job in jobs], _taken(limits, parts - k)) for k, jobs in enumerate(tried)]
+        if is_few and min(bounds) >= self.best[0]:
+            return self.best[0]
+        if not is_few:
+            self._change_one_by_one(kinds, _taken(limits, 2))
+        return max(self._explored(kinds, _taken(limits, 1)), min(bounds) if is_few else Fraction(0))
+
+    def _change_one_by_one(self, kinds: Sequence[Sequence[Job]], limits: Limits) -> None:
+        """Try each exchange of each job, the others as in the best plan, with the share of progress of that plan."""
+        models, left = self.instance.models, sum(map(len, kinds))
+        sent = [sum(own[0].sent_bytes(models[own[0].model].bucket_bytes())) for own in kinds]
+        for number in sorted(range(len(kinds)), key=lambda k: -sent[k]):
+            for job in kinds[number]:
+                _, instance, _, progress = self.best
+                part, left = _taken(limits, left), left - 1
+                if instance is not None and progress is not None and not part.over:
+                    pairs = zip(kinds, instance.data_parallel_jobs, strict=True)
+                    jobs = [_with_exchange(own, best.exchange) for own, best in pairs]
+                    jobs[number] = job
+                    least = min(progress, *(each.step_progress for each in jobs))
+                    self._solve(self._limited([[each] for each in jobs], least), part, counts=True, share=1.0)
+
+    def _explored(self, kinds: Sequence[Sequence[Job]], limits: Limits) -> Number:
         """Return a lower bound of the ratios of these variants: branch and bound over the share of progress.
 
         Plans count if each job has one variant; of several, the solves are relaxations.
-
-        `at`: share near that of the only solve; None for as many as the limits allow, from the largest share on.
         """
         values, ends = self._values(kinds)
         spans = [_ShareInterval(0, len(values) - 1)]
-        place = spans[0].high if at is None else bisect_right(values, at) - 1
-        for _ in range(_MOST_SOLVES if at is None else 1):
+        place, is_all = spans[0].high, math.prod(map(len, kinds)) == self._count
+        for _ in range(_MOST_SOLVES):
             if limits.over or self._last.failure:
                 break
             chosen = spans[0]
@@ -285,7 +330,7 @@ class _ProgressSearch:
             if not spans:
                 return self.best[0]
             chosen = spans[0]
-            self._tell(chosen.bound / ends[chosen.high])
+            self._tell(chosen.bound / ends[chosen.high] if is_all else self.bound)
             is_new = not (chosen.solved or chosen.bound)
             place = chosen.low if is_new else (chosen.low + chosen.high + 1) // 2
             if (chosen.solved and chosen.low == chosen.high) or self._is_close(chosen.bound / ends[chosen.high]):
@@ -319,16 +364,21 @@ class _ProgressSearch:
         values = sorted(share for share in found if share <= top)
         return values, values
 
-    def _bound_at(self, kinds: Sequence[Sequence[Job]], share: Fraction, limits: Limits) -> Number:
+    def _bound_at(
+        self, kinds: Sequence[Sequence[Job]], share: Fraction, limits: Limits, share_of_limits: float = _SHARE
+    ) -> Number:
         """Return a lower bound of the objectives of plans with at least a share of progress; infinity for no plan."""
-        jobs = [_at(own, share, known) for own, known in zip(kinds, self._efficiencies, strict=True)]
-        result = self._solve(jobs, limits, counts=all(len(own) == 1 for own in kinds))
+        result = self._solve(self._limited(kinds, share), limits, counts=all(len(own) == 1 for own in kinds))
         return math.inf if result.status is Status.INFEASIBLE else Fraction(result.bound)
+
+    def _limited(self, kinds: Sequence[Sequence[Job]], share: Fraction) -> list[Job]:
+        """Return jobs that are no harder to plan than these variants with at least a share of progress."""
+        return [_at(own, share, known) for own, known in zip(kinds, self._efficiencies, strict=True)]
 
     def _solve(self, jobs: Iterable[Job], limits: Limits, counts: bool, share: float = _SHARE) -> Result:
         named = {job.name: job for job in jobs}
         instance = altered(self.instance, jobs=tuple(named.get(job.name, job) for job in self.instance.jobs))
-        if instance not in self._solved:
+        if instance not in self._solved or self._solved[instance].status is Status.UNKNOWN:
             self._solved[instance] = solve(instance, self.method, limits.part(share))
             limits.charge(share)
         result = self._last = self._solved[instance]

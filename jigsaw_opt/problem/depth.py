@@ -112,12 +112,12 @@ class StaircaseDepth(Depth):
 
     Parameters
     ----------
-    full_workers
-        Number of workers at level D, with all others at level 1, which are two steps; None for the levels above.
+    levels
+        Other levels, one for each worker, which never fall, the last one D; None for those above.
     """
 
     rule: ClassVar[str] = "staircase"
-    full_workers: int | None = None
+    levels: tuple[int, ...] | None = None
 
     def limits(self, workers: int, deepest: int, iterations: int) -> LevelRule:
         """Return the steps of the staircase.
@@ -131,10 +131,7 @@ class StaircaseDepth(Depth):
         iterations
             Number of its iterations.
         """
-        if self.full_workers is None:
-            return LevelRule.fixed(staircase(deepest, workers), iterations)
-        full = min(self.full_workers, workers)
-        return LevelRule.fixed((1,) * (workers - full) + (deepest,) * full, iterations)
+        return LevelRule.fixed(self.levels or staircase(deepest, workers), iterations)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.problem.costs import contributors, lower_hull, staircase
@@ -134,7 +134,7 @@ def payoffs(
     depth = len(times)
     ways = [(depth,) * workers, staircase(depth, workers)]
     ways += [(1,) * (workers - full) + (depth,) * full for full in range(workers - 1, 0, -1)]
-    ways.append(_cheapest(efficiency, times, workers))
+    ways.append(goodput_levels(efficiency, times, workers))
     fixed = fixed_share or Fraction(0)
     found = [_payoff(efficiency, times, [levels], fixed) for levels in dict.fromkeys(map(tuple, ways))]
     if depth > 1:
@@ -154,29 +154,36 @@ def _payoff(efficiency: Efficiency, times: Sequence[int], rows: Sequence[tuple[i
     return Payoff(rows[0], time, made, Fraction(smaller, most))
 
 
-def _cheapest(efficiency: Efficiency, times: Sequence[int], workers: int) -> tuple[int, ...]:
-    """Return the levels of least GPU-time for progress, ascending.
+def goodput_levels(efficiency: Efficiency, times: Sequence[int], workers: int) -> tuple[int, ...]:
+    """Return the levels that take least GPU-time for their progress, ascending, exactly.
 
     The method of Dinkelbach (1967): with the best ratio so far as the price of time, the numbers of contributors by
-    bucket, which never rise, are a path of most progress less price; done when no path is better.
+    bucket, which never rise, are a path of most progress less price; done when no path is better. A round takes
+    workers times buckets steps. Somebody goes to full depth, and all do where nothing is better.
+
+    Parameters
+    ----------
+    efficiency
+        What an iteration is worth.
+    times
+        Time of a block by level, in any unit, at least 1.
+    workers
+        Number of workers, from 1.
     """
     found = (len(times),) * workers
     while True:
-        ratio = Fraction(efficiency.progress(found), sum(times[level - 1] for level in found))
-        paths: dict[int, tuple[Fraction, tuple[int, ...]]] = {workers: (Fraction(0), ())}
+        made, taken = efficiency.progress(found), sum(times[level - 1] for level in found)
+        # By number of contributors to the last bucket, falling: most progress less price, and contributors by bucket.
+        paths: list[tuple[int, tuple[int, ...]]] = [(0, ())] * workers
         for bucket, (low, high) in enumerate(pairwise(times), 2):
-            gains = {
-                count: efficiency.weight[bucket - 1] * efficiency.of_bucket(bucket, count, workers)
-                - ratio * count * (high - low)
-                for count in range(1, workers + 1)
-            }
-            paths = {
-                count: max((value + gain, (*counts, count)) for last, (value, counts) in paths.items() if last >= count)
-                for count, gain in gains.items()
-            }
-        _, counts = max(paths.values())
+            weight, price = efficiency.weight[bucket - 1] * taken, made * (high - low)
+            paths = [
+                (value + weight * efficiency.of_bucket(bucket, count, workers) - price * count, (*counts, count))
+                for count, (value, counts) in zip(range(workers, 0, -1), accumulate(paths, max), strict=True)
+            ]
+        counts = max(paths)[1]
         better = tuple(1 + sum(count >= place for count in counts) for place in range(workers, 0, -1))
-        if Fraction(efficiency.progress(better), sum(times[level - 1] for level in better)) <= ratio:
+        if efficiency.progress(better) * taken <= made * sum(times[level - 1] for level in better):
             return found
         found = better
 

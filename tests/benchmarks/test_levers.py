@@ -25,7 +25,9 @@ def test_transfers_of_whole_gradients_take_the_stated_share_of_a_block(scarce: s
 @pytest.mark.slow
 def test_a_short_run_has_a_row_for_each_combination(capsys: pytest.CaptureFixture[str]) -> None:
     main(["--scarce", "GPUs", "--work", "0.05", "--iterations", "16", "--seeds", "1", "--rates", "0.1"])
-    cells = [[own.strip() for own in row.split("|")[1:-1]] for row in capsys.readouterr().out.splitlines()[2:]]
+    *lines, _, _, first, second = capsys.readouterr().out.splitlines()
+    assert all(float(row.split("|")[-2]) >= 1 and "GPUs" in row for row in (first, second))
+    cells = [[own.strip() for own in row.split("|")[1:-1]] for row in lines[2:]]
     assert len(cells) == len(LEVELS) * 6 and cells[0][-3:] == ["1.00"] * 3
     for _, levels, _, every, period, bound, made, _, _ in cells:
         refused = every == "4" and levels != "full"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from jigsaw_opt.problem import (
     Block,
+    Depth,
     Efficiency,
     FreeDepth,
     FullDepth,
@@ -39,11 +40,13 @@ executors: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 )
 means = st.none() | counts | st.sampled_from(["3/5", "0/1", "007/08"])
 limits = st.tuples(positives, means, st.none() | counts, means)
-depths = (
-    st.just(FullDepth())
-    | st.builds(StaircaseDepth, st.none() | positives)
-    | limits.map(lambda limits: FreeDepth(*limits))
-)
+
+
+def _depths(workers: int, deepest: int) -> st.SearchStrategy[Depth]:
+    levels = st.lists(st.integers(1, deepest), min_size=workers - 1, max_size=workers - 1)
+    steps = levels.map(lambda levels: (*sorted(levels), deepest))
+    free = limits.map(lambda limits: FreeDepth(*limits))
+    return st.just(FullDepth()) | st.builds(StaircaseDepth, st.none() | steps) | free
 
 
 def _efficiency(model: Model, noise: list[int]) -> Efficiency:
@@ -68,7 +71,7 @@ def instances(draw: st.DrawFn) -> Instance:
     for name, job in zip(titles, made.jobs, strict=True):
         changes: dict[str, Any] = {"name": name, "iterations": draw(positives), "weight": draw(positives)}
         changes |= {"restart_us": draw(st.none() | counts)} if horizon == "finite" else {}
-        changes |= {"depth": draw(depths)} if isinstance(job, Job) else {}
+        changes |= {"depth": draw(_depths(job.workers, models[job.model].depth))} if isinstance(job, Job) else {}
         jobs.append(replace(job, **changes))
     return replace(made, name=draw(names), models=models, jobs=tuple(jobs))
 

@@ -15,8 +15,21 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import load_instance, load_plan, save_instance
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.planning import per_progress
 from jigsaw_opt.planning.per_progress import PerProgress, solve_per_progress
-from jigsaw_opt.problem import Cluster, Efficiency, FreeDepth, Instance, Job, JobExchange, Link, Model, Segment, Server
+from jigsaw_opt.problem import (
+    Cluster,
+    Efficiency,
+    FreeDepth,
+    FullDepth,
+    Instance,
+    Job,
+    JobExchange,
+    Link,
+    Model,
+    Segment,
+    Server,
+)
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, Status, StoppedBy
 from tests.oracle import optimum
@@ -69,9 +82,7 @@ def with_efficiencies(seed: int) -> Instance:
         )
         efficiency = Efficiency((0, random.choice((50, 100, 900))), (random.randint(0, 2), 1))
         models[name] = Model(segments, efficiency=efficiency)
-    jobs = tuple(
-        Job(f"j{k}", f"m{k}", 2, random.choice((1, 1, 2)) if goal[0] == "finite" and k else 1) for k in range(2)
-    )
+    jobs = tuple(Job(f"j{k}", f"m{k}", 2, 1) for k in range(2))
     return Instance(f"pays-{seed}", cluster, models, jobs, *goal)  # type: ignore[arg-type]
 
 
@@ -146,6 +157,51 @@ def test_a_gap_ends_the_search() -> None:
     assert found.stopped_by is StoppedBy.GAP and found.gap is not None and 0 < found.gap <= 0.9
 
 
+def varied(instance: Instance, exchanges: tuple[JobExchange | None, ...], share: Fraction) -> Instance | None:
+    """The instance with an exchange of each job, and levels that make the share; None where they cannot."""
+    jobs = []
+    for job, exchange in zip(instance.data_parallel_jobs, exchanges, strict=True):
+        worth = Fraction(exchange.progress if exchange else 10**6, 10**6)
+        if share > worth:
+            return None
+        own = limited(instance, share / worth).data_parallel_jobs[0].depth
+        full = exchange is not None and (exchange.every or 1) > 1
+        jobs.append(replace(job, exchange=exchange, depth=FullDepth() if full else own))
+    return replace(instance, jobs=tuple(jobs))
+
+
+OFFERS = (
+    (JobExchange(bytes="1/4", progress_ppm=950_000),),
+    (JobExchange(bytes="1/4", progress_ppm=600_000),),
+    (JobExchange(4, progress_ppm=900_000),),
+    (JobExchange(bytes=0, progress_ppm=990_000), JobExchange(2, "1/2", 800_000)),
+)
+
+
+@pytest.mark.parametrize(("offered", "most"), [(0, 4), (1, 4), (2, 4), (2, 3), (3, 9), (3, 4)])
+def test_the_choice_of_exchanges_is_that_of_brute_force(
+    offered: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(per_progress, "_MOST_VARIANTS", most)  # With fewer than there are, not all are tried.
+    link = Link("l", ("s0", "s1"), 2)
+    cluster = Cluster((Server("s0", "v", 1, 10**6, 10**6), Server("s1", "v", 1, 10**6, 10**6)), (), (link,))
+    segments = tuple(Segment(f"g{k}", {"v": 1}, {"v": 1 + k}, size, 1) for k, size in enumerate((8, 4)))
+    model = Model(segments, efficiency=Efficiency((0, 400), (1, 1)))
+    jobs = tuple(Job(f"j{k}", "m", 2, 1) for k in range(2))
+    instance = Instance("links", cluster, {"m": model}, jobs)
+    exchanges = OFFERS[offered]
+    found = solve_per_progress(instance, "cpsat", replace(EFFORT, work_limit=200.0), exchanges=exchanges)
+    every = list(product((None, *exchanges), repeat=2))
+    worths = {Fraction(each.progress if each else 10**6, 10**6) for each in (None, *exchanges)}
+    every_share = {worth * share for worth in worths for share in shares(instance)}
+    made = ((varied(instance, each, share), share) for each in every for share in every_share)
+    ratios = [best / share for one, share in made if one is not None and (best := optimum(one)) is not None]
+    assert found.ratio is not None and found.instance is not None and found.result.plan is not None
+    assert found.bound <= min(ratios) == found.ratio < found.full_ratio  # type: ignore[operator]
+    assert check(found.instance, found.result.plan) == () and found.full.objective == found.full_ratio
+    assert found.status is Status.OPTIMAL or len(every) > most
+
+
 def test_what_cannot_be_asked_is_refused() -> None:
     for instance, option, problem in (
         (shared(None), {}, "unsupported instance"),
@@ -170,6 +226,13 @@ def test_the_command_writes_a_plan_and_its_instance(tmp_path: Path, capsys: pyte
     assert told["solve"]["objective"] == told["objective"]
     for more in (["--timeline"], ["--warm", plan], ["--target", "5"]):
         assert main([*command, *more]) == 2
-    assert main(["solve", given, "--chosen-instance", chosen]) == 2
+    for wrong in ("bytes", "evry=2", "every=0", "bytes=x"):
+        assert main([*command, "--offer-exchange", wrong]) == 2
+    save_instance(shared(NOISY, bandwidth=10**5), given)
+    capsys.readouterr()
+    assert main([*command, "--offer-exchange", "bytes=0,progress_ppm=999999"]) == 0
+    assert "bytes=0, progress_ppm=999999" in capsys.readouterr().out
+    for more in (["--chosen-instance", chosen], ["--offer-exchange", "every=2"]):
+        assert main(["solve", given, *more]) == 2
     save_instance(replace(shared(CALM), jobs=(Job("a", "net", 3, 1),)), given)
     assert main(command) == 4

@@ -48,6 +48,8 @@ class RunCluster:
         self.cluster = CASES[text][1]
         self.draw = random.Random(seed)
         self.jobs: dict[str, TraceJob] = {}
+        self.before: dict[str, set[str]] = {}
+        self.adopted: set[str] = set()
         self.gpus: dict[str, tuple[str, ...]] = {}
         self.held: set[str] = set()
         self.closed: set[str] = set()
@@ -68,6 +70,9 @@ class RunCluster:
             job = self.make(f"j{self.count}", draw)
             if draw.random() < 0.4:
                 return self._running(job)
+            if draw.random() < 0.4:
+                before = draw.choice((None, tuple(draw.sample(["x", "a", *self.jobs], 2))))
+                job = replace(job, after=before, array="a", array_limit=draw.choice((None, 3)))
             return JobSubmitted(self.now_us, job, draw.choice(("", "q")))
         return draw.choice((self._of_job, self._of_job, self._of_parts))()
 
@@ -124,9 +129,13 @@ class RunCluster:
         """Take note of an event that the scheduler took in."""
         match event:
             case JobSubmitted():
+                named = [name for name, job in self.jobs.items() if {name, job.array} & {*(event.job.after or ())}]
+                self.before[event.job.name] = set(named)
                 self.jobs[event.job.name] = event.job
             case JobRunning():
                 self.jobs.setdefault(event.job.name, event.job)
+                self.before[event.job.name] = set()
+                self.adopted.add(event.job.name)
                 self.gpus[event.job.name] = tuple(sorted(event.gpus, key=self._names().index))
             case JobFinished():
                 del self.jobs[event.job]
@@ -175,6 +184,7 @@ class RunCluster:
             self.gpus[move.to.job] = move.to.gpus
         for start in change.starts:
             assert start.to.job not in self.gpus and start.to.job not in self.held and start.reason
+            assert not self.before[start.to.job] & self.jobs.keys()
             self._require_open(start.to.gpus)
             self.gpus[start.to.job] = start.to.gpus
         holders: dict[str, set[str]] = {}
@@ -185,6 +195,8 @@ class RunCluster:
         pools = {frozenset(jobs) for jobs in holders.values()}
         assert sum(map(len, pools)) == len(self.gpus), "jobs share all their GPUs or none"
         assert self.gpus.keys() <= self.jobs.keys()
+        running = [self.jobs[name] for name in self.gpus.keys() - self.adopted]
+        assert sum(bool(job.array_limit) for job in running) <= 3
 
     def _require_open(self, gpus: tuple[str, ...]) -> None:
         assert not {gpu.partition("/")[0] for gpu in gpus} & self.cordoned

@@ -150,11 +150,15 @@ def test_the_policy_takes_partial_levels_where_the_estimate_earns_them() -> None
 
 
 @pytest.mark.parametrize("noise", [(0, 0), (4000, 4000), (10**9, 10**9)])
-def test_depth_by_goodput_completes_jobs_no_later_than_full_depth(noise: tuple[int, int]) -> None:
+def test_depth_by_goodput_makes_at_least_the_progress_of_full_depth(noise: tuple[int, int]) -> None:
     where = known(*noise)
-    full, earned = (
-        summarise(where, run(where, JIGSAW, depth=depth)).mean_completion_h for depth in ("full", "goodput")
-    )
-    assert full is not None
-    assert earned is not None
-    assert earned < full if noise == (0, 0) else earned == full
+    full, earned = (summarise(where, run(where, JIGSAW, depth=depth)) for depth in ("full", "goodput"))
+    assert full.mean_completion_h is not None
+    assert earned.mean_completion_h is not None
+    if noise == (10**9, 10**9):
+        assert earned.cluster_efficiency == full.cluster_efficiency
+        assert earned.mean_completion_h == full.mean_completion_h
+    else:
+        assert earned.cluster_efficiency > full.cluster_efficiency
+        # Jobs that share GPUs end later, and with middle noise those behind them gain about as much.
+        assert earned.mean_completion_h < full.mean_completion_h * (0.8 if noise == (0, 0) else 1.01)

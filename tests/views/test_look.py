@@ -18,7 +18,10 @@ from jigsaw_opt.views.lanes import GREY, job_colour, luminance
 from jigsaw_opt.views.page import template
 from tests.extras import needs_plot
 
-PAGES = ("timeline.html", "phases.html", "simulation.html", "failures.html", "advice.html", "sweep.html", "bench.html")
+PAGES = (
+    *("timeline.html", "phases.html", "simulation.html", "failures.html"),
+    *("advice.html", "sweep.html", "bench.html", "cluster.html"),
+)
 
 
 def contrast(first: str, second: str) -> float:

@@ -15,11 +15,12 @@ from jigsaw_opt.cli.common.options import effort
 from jigsaw_opt.cli.common.output import ended, flush, note, print_json, print_table, require_output
 from jigsaw_opt.cli.common.parser import option_of
 from jigsaw_opt.cli.common.progress import ADDRESS, searched
-from jigsaw_opt.errors import EngineDiedError, malformed, missing_option, not_together
+from jigsaw_opt.errors import EngineDiedError, InvalidInputError, malformed, missing_option, not_together
 from jigsaw_opt.text import printable
 
 if TYPE_CHECKING:
     from jigsaw_opt.planning.per_progress import PerProgress
+    from jigsaw_opt.problem.exchange import JobExchange
     from jigsaw_opt.problem.instance import Instance
     from jigsaw_opt.problem.plan import Plan
     from jigsaw_opt.solvers.engines.parameters import Parameter
@@ -51,7 +52,9 @@ ARGUMENTS: Arguments = {
     "--fix-before MICROSECONDS": "with --warm: what starts earlier in that plan stays, and nothing else starts earlier",
     "--survivable": "only plans that keep their guarantees after any one link has failed",
     "--per-progress": "choose levels by the efficiency of models: least objective over progress",
-    "--chosen-instance FILE": "with --per-progress: write the instance of the plan here, with the limits of progress",
+    "--offer-exchange EXCHANGE *": "with --per-progress: what jobs may take in the place of whole gradients, as in"
+    " bytes=1/4,progress_ppm=950000; may be given several times",
+    "--chosen-instance FILE": "with --per-progress: write the instance of the plan here, with what was chosen",
     "-o, --output PLAN": "write the plan document here",
     "--timeline": "also print the timeline and what proves the bound",
     "--json": "print the result as JSON",
@@ -76,10 +79,13 @@ def run(arguments: argparse.Namespace) -> int:
         options = _options(arguments, engine_log)
         instance = instance_from(arguments.instance)
         if arguments.per_progress:
+            exchanges = [*map(_exchange, arguments.offer_exchange)]
             return searched(
                 arguments,
                 options,
-                lambda report: solve_per_progress(instance, arguments.solver, options, on_event=report),
+                lambda report: solve_per_progress(
+                    instance, arguments.solver, options, exchanges=exchanges, on_event=report
+                ),
                 lambda found: _finish_per_progress(instance, arguments, found),
                 options.time_limit,
             )
@@ -100,8 +106,9 @@ def _require_together(arguments: argparse.Namespace) -> None:
     given = [option_of(name) for name in names if getattr(arguments, name) not in (None, False, [])]
     if arguments.per_progress and given:
         raise not_together(given[0], f"{given[0]} and --per-progress do not go together")
-    if arguments.chosen_instance is not None and not arguments.per_progress:
-        raise missing_option("--chosen-instance", "--chosen-instance is the instance that --per-progress chooses")
+    for name in ("chosen_instance", "offer_exchange"):
+        if getattr(arguments, name) and not arguments.per_progress:
+            raise missing_option(option_of(name), f"{option_of(name)} goes together with --per-progress")
 
 
 def _options(arguments: argparse.Namespace, engine_log: Callable[[str], None] | None) -> Options:
@@ -119,6 +126,18 @@ def _options(arguments: argparse.Namespace, engine_log: Callable[[str], None] | 
         without_bounds=tuple(arguments.without_bound),
         survivable=arguments.survivable,
     )
+
+
+def _exchange(text: str) -> JobExchange:
+    """Return the exchange that an option states."""
+    from jigsaw_opt.problem import JobExchange
+
+    values = (part.partition("=") for part in text.split(","))
+    try:
+        return JobExchange(**{key: int(value) if value.isdecimal() else value for key, _, value in values})  # type: ignore[arg-type]
+    except (InvalidInputError, TypeError, ValueError):
+        told = "is every=STEPS, bytes=SHARE and progress_ppm=MILLIONTHS, or some of them, with commas between"
+        raise malformed("--offer-exchange", f"--offer-exchange {told}, not {text!r}") from None
 
 
 @contextmanager
@@ -216,8 +235,9 @@ def _finish_per_progress(instance: Instance, arguments: argparse.Namespace, foun
         "chosen": _figures(found, result, found.ratio, found.bound),
         "full depth": _figures(found.full, found.full, found.full_ratio, found.full_bound),
     }
+    exchanges = {job.name: job.exchange and job.exchange.keyed() for job in chosen.data_parallel_jobs}
     if arguments.json:
-        told = {"failure": found.failure or None, "full_depth": rows["full depth"]}
+        told = {"exchanges": exchanges, "failure": found.failure or None, "full_depth": rows["full depth"]}
         told |= {"chosen_instance": None if path is None or result.plan is None else str(path)}
         print_json(rows["chosen"] | told | {"solve": _as_json(chosen, result, arguments.output)})
     else:
@@ -225,6 +245,9 @@ def _finish_per_progress(instance: Instance, arguments: argparse.Namespace, foun
             note(f"infeasible: {conflict.message}")
         headers = ("", *(name.replace("_", " ") for name in rows["chosen"]))
         print_table(headers, [(name, *map(_cell, row.values())) for name, row in rows.items()])
+        if arguments.offer_exchange and result.plan is not None:
+            shown = {name: ", ".join(f"{k}={v}" for k, v in (own or {}).items()) for name, own in exchanges.items()}
+            print_table(("job", "exchange"), [(name, told or "whole gradients") for name, told in shown.items()])
     flush()
     outcome = replace(result, status=found.status, stopped_by=found.stopped_by, failure=found.failure)
     return _exit_code(outcome, arguments.output)

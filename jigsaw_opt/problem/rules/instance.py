@@ -35,6 +35,7 @@ def check_instance(tree: Json, place: Place, report: Report) -> None:
         if "shape" not in job:
             _check_named(job.get("model"), tree.get("models"), "model", ((at, index), "model"), report)
             _check_progress(job, models, ((at, index), "depth"), report)
+            _check_steps(job, models, (((at, index), "depth"), "levels"), report)
         elif isinstance(job["shape"], dict):
             check_task_graph(job["shape"], ((at, index), "shape"), report)
         if "route_policy" in job:
@@ -60,6 +61,18 @@ def _check_progress(job: Json, models: Json, place: Place, report: Report) -> No
     if "min_progress" in dict_at(job, "depth") and model and "efficiency" not in model:
         told = f"model {quoted(str(name))} does not say what iterations are worth"
         report.add((place, "min_progress"), told, 'give the model an "efficiency"', code="contradiction")
+
+
+def _check_steps(job: Json, models: Json, place: Place, report: Report) -> None:
+    """Report levels of a staircase that are not one for each worker, ascending to the deepest."""
+    levels, name = list_at(dict_at(job, "depth"), "levels"), job.get("model")
+    model = dict_at(models, name) if isinstance(name, str) else {}
+    workers, deepest = job.get("workers"), len(list_at(model, "levels") or list_at(model, "segments"))
+    if not levels or not deepest or any(type(one) is not int for one in (workers, *levels)):
+        return
+    if len(levels) != workers or levels != sorted(levels) or levels[-1] != deepest:
+        told = f"must be {workers} levels, one for each worker, which never fall, the last one {deepest}"
+        report.add(place, told, code="mismatch")
 
 
 def _check_exchange(job: Json, place: Place, report: Report) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.dependencies import ArrayPlaces, numbers_by_name
 from jigsaw_opt.scheduling.live.events import (
     ClusterEvent,
     GpuBack,
@@ -157,8 +158,11 @@ class ClusterState:
     def _submit(self, event: JobSubmitted | JobRunning, submit_us: int | None = None) -> None:
         job, index = replace(event.job, submit_us=event.time_us if submit_us is None else submit_us), self.next_job
         work = self.setting.performance.work(job)
-        self.jobs[index] = LiveJob(JobState(index, job, work), queue=event.queue, held=True)
-        self.numbers[job.name] = index
+        own = LiveJob(JobState(index, job, work), queue=event.queue, held=True)
+        if isinstance(event, JobSubmitted):  # one that runs has waited for others
+            named = self.numbers_by_name()
+            own.waits_for = sorted({k for name in job.after or () for k in named.get(name, ())})
+        self.jobs[index], self.numbers[job.name] = own, index
         self.next_job += 1
 
     def _run(self, event: JobRunning) -> None:
@@ -265,14 +269,23 @@ class ClusterState:
                 self.news.arrive(job.active.index)
 
     def _admit(self) -> None:
-        """Tell the policy of jobs that have room in the quota of their queue, those of most weight first."""
-        waiting = (job for job in self.jobs.values() if job.active.share is None)
-        held = [job for job in waiting if job.held and not job.aside and not job.on_hold]
+        """Tell the policy of jobs that wait for no others; those of most weight come first into a queue or an array."""
+        held = [job for job in self.jobs.values() if job.held and job.active.share is None]
+        held = [job for job in held if not (job.aside or job.on_hold) and self.jobs.keys().isdisjoint(job.waits_for)]
+        if not held:
+            return
+        there = (job for job in self.jobs.values() if not job.held or job.active.share is not None)
+        places = ArrayPlaces(job.active.job for job in there)
         for job in sorted(held, key=lambda job: (-job.active.job.weight, job.active.index)):
-            quota = self.quotas.get(job.queue)
-            if quota is None or self.used(job.queue) + job.active.job.gpus <= quota:
+            own, quota = job.active.job, self.quotas.get(job.queue)
+            if places.has_room(own) and (quota is None or self.used(job.queue) + own.gpus <= quota):
                 job.held = False
+                places.take(own)
                 self.news.arrive(job.active.index)
+
+    def numbers_by_name(self) -> Mapping[str, Sequence[int]]:
+        """Return the numbers of the active jobs of each name and of each array."""
+        return numbers_by_name({index: job.active.job for index, job in self.jobs.items()})
 
     def _add_server(self, event: ServerAdded) -> None:
         """Note the server; until its links came, nothing may have been known of the network."""

@@ -184,8 +184,9 @@ def without_effect(
                 yield f"job {event.job.name!r} is submitted at the time of the event: its submit_us is not read"
             job = event.job
             yield from _unread(job.name, filter(job.states, JOB_FIELDS), policy, options)
-            if job.after or job.array_limit:
-                yield f"job {job.name!r} waits for no others here: submit it when those before it have ended"
+            named = state.numbers_by_name() if job.after else {}
+            for name in (name for name in job.after or () if name not in named):
+                yield f"job {job.name!r} does not wait for {name!r}: no job that waits or runs has this name or array"
         case PriorityChanged():
             before = state.jobs[state.numbers[event.job]].active.job
             changed = [name for name in ("weight", "foreground") if getattr(event, name) != getattr(before, name)]

@@ -16,9 +16,10 @@ class LiveJob(Kept):
     `active`: the job as policies see it; its work done is what was reported, and what the measured speed adds since.
     `reported`: units of work of its last report. `reported_us`: when that was, if it holds the GPUs of then still.
     `pace`: units a microsecond between two reports from the same GPUs; 0 where there are none. `queue`: the queue that
-    it was submitted to. `held`: whether the policy does not know of it: it waits for room in the quota of its queue, is
-    on hold, or is put aside, or it runs on a server that is cordoned. `aside`: why it is put aside: what the policy
-    failed with; empty of others. `on_hold`: whether it is not to be started until it is released.
+    it was submitted to. `held`: whether the policy does not know of it: it waits for room in the quota of its queue or
+    in its array, or for other jobs, is on hold, or is put aside, or it runs on a server that is cordoned. `aside`: why
+    it is put aside: what the policy failed with; empty of others. `on_hold`: whether it is not to be started until it
+    is released. `waits_for`: numbers of the jobs that were to end before it starts when it was submitted.
     """
 
     active: JobState
@@ -29,12 +30,13 @@ class LiveJob(Kept):
     held: bool = False
     aside: str = ""
     on_hold: bool = False
+    waits_for: list[int] = field(default_factory=list)
 
     @staticmethod
     def shape(limits: NumberLimits) -> Shape:
         """Return the schema of what `plain` gives."""
         own = {"reported": whole(), "reported_us": optional(limits.time), "pace": whole()}
-        return fields(**own, queue=TEXT, held=TRUTH, aside=TEXT, on_hold=TRUTH)
+        return fields(**own, queue=TEXT, held=TRUTH, aside=TEXT, on_hold=TRUTH, waits_for=listed(limits.job))
 
     def report(self, now_us: int, done: int) -> None:
         """Note a report of progress, and measure the speed since the one before."""

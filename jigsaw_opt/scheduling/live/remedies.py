@@ -51,10 +51,10 @@ class Twin(Protocol):
 class Remedy:
     """A remedy that would start a job that waits; it was tried on a copy of the scheduler.
 
-    `kind`: ``undecided`` (the next step does it), ``hold``, ``failure``, ``link``, ``quota``, ``order`` (the policy
-    puts other jobs first), ``gpus`` (others hold them) or ``priority``. `text`: the same in words, as a clause.
-    `expected_us`: when it is expected by the speed of the jobs; None where nobody knows. `stopped`: jobs that would
-    lose their GPUs.
+    `kind`: ``undecided`` (the next step does it), ``hold``, ``failure``, ``link``, ``quota``, ``after`` (it waits for
+    other jobs), ``order`` (the policy puts other jobs first), ``gpus`` (others hold them) or ``priority``. `text`: the
+    same in words, as a clause. `expected_us`: when it is expected by the speed of the jobs; None where nobody knows.
+    `stopped`: jobs that would lose their GPUs.
     """
 
     kind: str
@@ -121,7 +121,7 @@ def tried(state: ClusterState, job: LiveJob, twin: Callable[[], Twin], seconds: 
 
 def _try_together(trials: _RemedyTrials, repairs: Sequence[Remedy], leaving: Sequence[Remedy]) -> None:
     """Try the return of all that is out, with as few jobs leaving as it takes, those that end first before others."""
-    kind = repairs[0].kind if repairs else "gpus"
+    kind = repairs[0].kind if repairs else "after" if leaving and leaving[0].kind == "after" else "gpus"
     # One repair alone has been tried before; several together have not.
     least, most = 0 if len(repairs) > 1 else 1, len(leaving)
 
@@ -185,19 +185,22 @@ def _repairs(state: ClusterState, job: LiveJob) -> list[Remedy]:
 
 def _leaving(state: ClusterState, job: LiveJob) -> list[Remedy]:
     """Return cancellations of jobs that wait and ends of jobs that run, by the time at which these are expected."""
-    now, found, running = state.now_us, list[Remedy](), list[Remedy]()
+    now, before, found, running = state.now_us, list[Remedy](), list[Remedy](), list[Remedy]()
     for other in state.jobs.values():
         name = other.active.job.name
         if other is job:
             continue
-        if other.active.share is None:
+        if other.active.index in job.waits_for:
+            ends = None if other.active.share is None else end_us(state, other)
+            before.append(Remedy("after", (JobFinished(now, name),), f"job {name} ends", ends))
+        elif other.active.share is None:
             text = f"job {name}, which the policy puts before it, is cancelled"
             found.append(Remedy("order", (JobCancelled(now, name),), text))
         else:
             ends = end_us(state, other)
             text = f"job {name} ends" if ends is None else f"job {name} ends, {soon(ends - now)}"
             running.append(Remedy("gpus", (JobFinished(now, name),), text, ends))
-    return [*found, *sorted(running, key=lambda remedy: remedy.expected_us or 0)]
+    return [*before, *found, *sorted(running, key=lambda remedy: remedy.expected_us or 0)]
 
 
 def _urgent(state: ClusterState, job: LiveJob) -> Remedy:

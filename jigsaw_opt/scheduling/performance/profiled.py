@@ -20,7 +20,7 @@ from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.memo import memoised
 from jigsaw_opt.scheduling.performance.protocol import GOODPUT, RAW, ByIterations, Speed, rate_of
 from jigsaw_opt.scheduling.performance.shared_gpus import SharedGpus
-from jigsaw_opt.solvers.allocation.packing.generation import ITERATIONS, Timetables
+from jigsaw_opt.solvers.allocation.packing.generation import Timetables
 from jigsaw_opt.text import nearest
 
 
@@ -47,7 +47,7 @@ class Profiled(ByIterations):
         self.figures = self.models = models
         self._shared = SharedGpus(cluster, models)
         self._routes = self._shared.routes
-        self.timetables = {iterations: Timetables(iterations) for iterations in (1, ITERATIONS)}
+        self.timetables = Timetables()
 
     def counting(self, efficiency: str) -> Profiled:
         """Return the same models, with iterations below full depth counted as `efficiency` says."""

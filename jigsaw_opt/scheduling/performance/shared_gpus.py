@@ -19,14 +19,14 @@ from itertools import combinations
 
 from jigsaw_opt.planning.fill import insert
 from jigsaw_opt.problem.cluster import Cluster, Routes, Server
-from jigsaw_opt.problem.depth import Depth, FreeDepth
+from jigsaw_opt.problem.depth import Depth
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.solvers.allocation.packing.generation import ITERATIONS, MeanIteration, fastest_iterations
+from jigsaw_opt.solvers.allocation.packing.generation import MeanIteration, fastest_iterations, iterations_of
 
 Place = tuple[tuple[int, int], ...]
 """Servers by number with the GPUs used of each, ascending."""
@@ -119,8 +119,7 @@ class SharedGpus:
         return altered(self.cluster.servers[number], name="", gpus=used)
 
     def _in_turn(self, place: Place, members: Sequence[tuple[str, int, Depth]]) -> Sequence[MeanIteration] | None:
-        free = any(isinstance(depth, FreeDepth) for _, _, depth in members)
-        iterations = ITERATIONS if free else 1
+        iterations = iterations_of([depth for _, _, depth in members])
         jobs = tuple(Job(f"j{k}", model, gpus, iterations, depth=d) for k, (model, gpus, d) in enumerate(members))
         return fastest_iterations(self._instance(place, jobs))
 

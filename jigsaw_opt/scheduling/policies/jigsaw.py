@@ -18,6 +18,7 @@ from jigsaw_opt.errors import missing_option, unsupported
 from jigsaw_opt.formulations.packing.coscheduling import Coschedule, JobKind, busy_shares
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.depth import CHOICES, Depth, FullDepth, StaircaseDepth, chosen_depth
+from jigsaw_opt.problem.efficiency import goodput_levels
 from jigsaw_opt.problem.packing import PackingProblem, QueuedJobs, ServerType
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.workload import TraceJob
@@ -39,7 +40,7 @@ _CANDIDATES = 4.0
 _ON = " on "
 """Separates a model and the types of GPU that it may have."""
 _BY_GOODPUT = "goodput"
-"""The depth of each pair that makes most progress, of full depth and the staircase."""
+"""The depth of each pair that makes most progress, of full depth and the levels of least GPU-time for progress."""
 _RULES = (_BY_GOODPUT, *CHOICES)
 
 
@@ -48,10 +49,10 @@ class JigsawScheduler:
     """The policy at work.
 
     `rule`: the choice (`chosen_depth`) of the depth rule of jobs that share GPUs, over the iterations of a timetable's
-    period, or ``goodput``. Under the staircase every worker keeps its level for ever. `columns`: whether the packing
-    is found by column generation, or by filling one server after the other. `hysteresis`: how many starts count as
-    time that is left of a job that does not run. `aging`: which jobs stand at the front of the queue because they have
-    waited for long.
+    period, or ``goodput``. Under the plain staircase every worker keeps its level for ever. `columns`: whether the
+    packing is found by column generation, or by filling one server after the other. `hysteresis`: how many starts count
+    as time that is left of a job that does not run. `aging`: which jobs stand at the front of the queue because they
+    have waited for long.
     """
 
     setting: ClusterSetting
@@ -71,7 +72,7 @@ class JigsawScheduler:
         self.types, self.servers = _types(self.setting)
         self.empty = PackingProblem(self.types, performance.models, ())
         self.busy = {}
-        self.memory = Memory(performance.timetables[ITERATIONS if self.rule in ("rotation", "free") else 1])
+        self.memory = Memory(performance.timetables)
 
     def refuses(self, job: TraceJob) -> str | None:
         """Return why a job can never run: no set of alike servers that it may have suffices.
@@ -229,9 +230,11 @@ class JigsawScheduler:
         model = self.empty.models[name]
         if self.rule != _BY_GOODPUT:
             return (chosen_depth(self.rule, gpus, model.depth, ITERATIONS),)
-        # Two jobs with half of their workers at full depth fill each other's gaps, so that all GPUs are as busy.
-        below = (StaircaseDepth(), StaircaseDepth(gpus // 2))
-        return (FullDepth(),) if model.efficiency is None else (FullDepth(), *below)
+        if model.efficiency is None:
+            return (FullDepth(),)
+        known = {own.server.gpu_type for own in self.types}.intersection(model.gpu_types)
+        found = {goodput_levels(model.efficiency, model.block_us(kind), gpus) for kind in known}
+        return (FullDepth(), *map(StaircaseDepth, sorted(found - {(model.depth,) * gpus})))
 
     def _left_us(self, active: JobState) -> tuple[float, int]:
         """Return the GPU time that the job still keeps busy, with that of weighed starts if it does not run."""

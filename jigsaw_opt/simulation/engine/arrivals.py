@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from graphlib import CycleError, TopologicalSorter
 
 from jigsaw_opt.errors import wrong_input
 from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.scheduling.dependencies import ArrayPlaces, numbers_by_name
 
 _MOST_NAMES = 5
 
@@ -32,7 +33,7 @@ class Arrivals:
             for other in before:
                 self._after[other].append(index)
         _refuse_cycles(jobs, self._before)
-        self._there: Counter[str] = Counter()
+        self._places = ArrayPlaces()
         self.constrained = is_constrained(jobs)
 
     @property
@@ -59,9 +60,7 @@ class Arrivals:
 
     def end(self, index: int) -> None:
         """Note that a job has ended."""
-        job = self._jobs[index]
-        if job.array_limit and job.array is not None:
-            self._there[job.array] -= 1
+        self._places.leave(self._jobs[index])
         for other in self._after.pop(index, ()):
             self._before[other].discard(index)
 
@@ -71,7 +70,7 @@ class Arrivals:
         self.submitted = len(active) + len(ended) + len(self.held)
         for index in ended:
             self.end(index)
-        self._there = Counter(str(self._jobs[k].array) for k in active if self._jobs[k].array_limit)
+        self._places = ArrayPlaces(map(self._jobs.__getitem__, active))
         early = next((k for k in (*active, *ended) if self._before.get(k)), None)
         if early is not None:
             return f"job {self._jobs[early].name!r} is there before the jobs that it waits for have ended"
@@ -80,12 +79,9 @@ class Arrivals:
     def _has_room(self, index: int) -> bool:
         """Return whether a job waits for no other, and its array has room; then it takes a place there."""
         job = self._jobs[index]
-        if self._before.get(index):
+        if self._before.get(index) or not self._places.has_room(job):
             return False
-        if job.array_limit and job.array is not None:
-            if self._there[job.array] >= job.array_limit:
-                return False
-            self._there[job.array] += 1
+        self._places.take(job)
         return True
 
 
@@ -98,11 +94,7 @@ def _numbers_before(jobs: Sequence[TraceJob]) -> dict[int, set[int]]:
     """Return the numbers of the jobs that must have ended before each job that waits for any."""
     if not any(job.after for job in jobs):
         return {}
-    named: defaultdict[str, list[int]] = defaultdict(list)
-    for index, job in enumerate(jobs):
-        for name in {job.name, job.array}:
-            if name is not None:
-                named[name].append(index)
+    named = numbers_by_name(dict(enumerate(jobs)))
     found = {k: {other for name in job.after or () for other in named.get(name, ())} for k, job in enumerate(jobs)}
     return {index: before for index, before in found.items() if before}
 

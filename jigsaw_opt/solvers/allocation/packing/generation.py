@@ -27,7 +27,7 @@ from jigsaw_opt.formulations.packing.coscheduling import (
 from jigsaw_opt.formulations.packing.master import Column, CoscheduledClasses, ServerPattern, column, master
 from jigsaw_opt.formulations.packing.pricing import Prices, Pricing
 from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
-from jigsaw_opt.problem.depth import FreeDepth, StaircaseDepth
+from jigsaw_opt.problem.depth import Depth, FreeDepth, FullDepth, StaircaseDepth
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.packing import PackingProblem
 from jigsaw_opt.problem.plan import Plan
@@ -47,11 +47,9 @@ ITERATIONS = 32
 class Timetables:
     """Timetables of coschedules, by what they depend on.
 
-    `iterations`: iterations of each job in a period. With 1 every worker keeps its level for ever. `found`: number of
-    timetables that were searched for.
+    `found`: number of timetables that were searched for.
     """
 
-    iterations: int = ITERATIONS
     found: int = field(default=0, init=False)
     _speeds: dict[tuple[object, ...], tuple[MeanIteration, ...] | None] = field(default_factory=dict, init=False)
 
@@ -68,12 +66,21 @@ class Timetables:
             for kind, depth in zip(coschedule.kinds, coschedule.depths, strict=True)
         ]
         who = tuple((kind.model, kind.workers, depth) for kind, depth, _ in members)
+        iterations = iterations_of(coschedule.depths)
         key = (who, coschedule.site, altered(own.server, name="", gpus=1), own.bandwidth, own.latency_us)
         if key not in self._speeds:
-            self._speeds[key] = fastest_iterations(coschedule_instance(own, members, coschedule.site, self.iterations))
+            self._speeds[key] = fastest_iterations(coschedule_instance(own, members, coschedule.site, iterations))
             self.found += 1
         found = self._speeds[key]
         return None if found is None else tuple(one.whole_us for one in found)
+
+
+def iterations_of(depths: Sequence[Depth]) -> int:
+    """Return how many iterations of each job a period has: one where workers keep their levels for ever.
+
+    Under full depth and the plain staircase they do.
+    """
+    return 1 if all(depth in (FullDepth(), StaircaseDepth()) for depth in depths) else ITERATIONS
 
 
 class MeanIteration(NamedTuple):

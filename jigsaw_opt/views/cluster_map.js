@@ -1,0 +1,121 @@
+// The map: racks as stacks of servers, a server as a row of GPUs; a click or Enter opens the job of a GPU.
+const map = $("map"), pen = map.getContext("2d"), HIGHEST = 640, STACK = 16, LABEL = 15, GAP = 10;
+const plan = { places: [], size: 0, key: "" };
+let chosen = -1, lit = -1, frame = 0;
+
+// Places of all servers for a side of a GPU; a rack with more servers than a stack has continues in the next.
+function placed(size, width) {
+  const { name, rack, first, end } = seen.servers, called = size >= 12 ? 64 : 0, stacks = [];
+  const byRack = new Map();
+  name.forEach((_, k) => byRack.get(rack[k])?.push(k) ?? byRack.set(rack[k], [k]));
+  for (const [number, all] of byRack)
+    for (let at = 0; at < all.length; at += STACK) stacks.push([shown(seen.racks[number] || "servers"), all.slice(at, at + STACK)]);
+  const places = [], labels = [];
+  let left = 4, top = 2, deep = 0;
+  for (const [label, servers] of stacks) {
+    const wide = Math.max(called + size * servers.reduce((most, k) => Math.max(most, end[k] - first[k]), 1), 30);
+    if (left > 4 && left + wide > width - 4) { left = 4; top += deep + GAP; deep = 0; }
+    labels.push([label, left, top + 11, wide]);
+    servers.forEach((k, row) => { places[k] = [left + called, top + LABEL + row * (size + 1)]; });
+    left += wide + GAP;
+    deep = Math.max(deep, LABEL + servers.length * (size + 1));
+  }
+  return { places, labels, size, called, high: top + deep + 4 };
+}
+
+function layOut() {
+  const width = map.clientWidth, key = [width, seen.servers.name.length, seen.gpus.job.length].join();
+  if (plan.key === key) return;
+  let found = null;
+  for (const size of [22, 18, 15, 12, 10, 8, 7, 6, 5, 4, 3]) if ((found = placed(size, width)).high <= HIGHEST) break;
+  Object.assign(plan, found, { key });
+  map.style.height = plan.high + "px";
+}
+
+// A sign over what is out of use, so that no state is told by a colour alone.
+function sign(path, state, x, y, size) {
+  if (state !== CORDONED) { path.moveTo(x, y + size); path.lineTo(x + size, y); }
+  if (state === DOWN) { path.moveTo(x, y); path.lineTo(x + size, y + size); }
+  if (state === CORDONED) { path.moveTo(x, y + size / 2); path.lineTo(x + size, y + size / 2); }
+}
+
+function draw() {
+  frame = 0;
+  if (!seen) return;
+  layOut();
+  const scale = devicePixelRatio || 1, { places, size } = plan, side = size - 1, signs = new Path2D(), { state, job } = seen.gpus;
+  map.width = Math.round(map.clientWidth * scale); map.height = Math.round(plan.high * scale);
+  pen.setTransform(scale, 0, 0, scale, 0, 0);
+  pen.font = "11px system-ui, sans-serif";
+  pen.fillStyle = css("--dim");
+  for (const [label, x, y, wide] of plan.labels) pen.fillText(label, x, y, wide);
+  const idle = css("--hole"), ink = css("--ink"), colours = seen.list.map(one => one.on.length ? colourOf(one.name) : idle);
+  const light = lit >= 0 ? lit : chosen >= 0 ? job[chosen] : -1;
+  seen.servers.first.forEach((first, k) => {
+    const [left, y] = places[k];
+    if (plan.called) { pen.globalAlpha = 1; pen.fillStyle = ink; pen.fillText(shown(seen.servers.name[k]), left - plan.called, y + side / 2 + 4, plan.called - 6); }
+    for (let gpu = first; gpu < seen.servers.end[k]; gpu++) {
+      const x = left + (gpu - first) * size;
+      pen.globalAlpha = light >= 0 && job[gpu] !== light ? 0.35 : 1;
+      pen.fillStyle = job[gpu] < 0 ? idle : colours[job[gpu]];
+      pen.fillRect(x, y, side, side);
+      if (state[gpu] !== UP) sign(signs, state[gpu], x, y, side);
+    }
+  });
+  pen.globalAlpha = 1; pen.strokeStyle = ink; pen.lineWidth = 1;
+  pen.stroke(signs);
+  if (chosen >= 0) {
+    const k = seen.serverOf[chosen], [left, y] = places[k];
+    pen.lineWidth = 2; pen.strokeStyle = css("--accent");
+    pen.strokeRect(left + (chosen - seen.servers.first[k]) * size - 1.5, y - 1.5, side + 3, side + 3);
+  }
+}
+const redraw = () => { frame ||= requestAnimationFrame(draw); };
+
+function gpuAt(x, y) {
+  for (let k = 0; k < plan.places.length; k++) {
+    const [left, top] = plan.places[k], gpu = seen.servers.first[k] + Math.floor((x - left) / plan.size);
+    if (y >= top && y < top + plan.size && gpu >= seen.servers.first[k] && gpu < seen.servers.end[k]) return gpu;
+  }
+  return -1;
+}
+
+function aboutGpu(gpu) {
+  const job = seen.list[seen.gpus.job[gpu]], k = seen.serverOf[gpu];
+  return gpuName(gpu) + " (" + shown(seen.servers.type[k]) + ", rack " + shown(seen.racks[seen.servers.rack[k]] || "–") + "): " + SERVER_STATES[seen.gpus.state[gpu]] + ", " +
+    (job ? "job " + shown(job.name) + " (" + shown(job.model) + ", " + counted(job.gpus, "GPU") + ")" : "idle");
+}
+const at = event => { const box = map.getBoundingClientRect(); return gpuAt(event.clientX - box.left, event.clientY - box.top); };
+const openAt = gpu => { if (gpu >= 0 && seen.gpus.job[gpu] >= 0) openJob(seen.list[seen.gpus.job[gpu]].name); };
+
+map.addEventListener("pointermove", event => {
+  const gpu = seen ? at(event) : -1, job = gpu < 0 ? -1 : seen.gpus.job[gpu];
+  tell(gpu < 0 ? "" : aboutGpu(gpu), event);
+  if (job !== lit) { lit = job; redraw(); }
+});
+map.addEventListener("pointerleave", event => { tell("", event); lit = -1; redraw(); });
+map.addEventListener("click", event => { if (seen) openAt(chosen = at(event)); redraw(); });
+map.addEventListener("keydown", event => {
+  if (!seen) return;
+  const count = seen.gpus.job.length, { first, end } = seen.servers, k = seen.serverOf[Math.max(0, chosen)];
+  const beside = step => { const to = Math.max(0, Math.min(first.length - 1, k + step)); return Math.min(end[to] - 1, first[to] + Math.max(0, chosen) - first[k]); };
+  const next = { ArrowLeft: () => chosen - 1, ArrowRight: () => chosen + 1, ArrowUp: () => beside(-1), ArrowDown: () => beside(1), Home: () => 0, End: () => count - 1 }[event.key];
+  if (next) { chosen = Math.max(0, Math.min(count - 1, next())); $("said").textContent = aboutGpu(chosen); redraw(); }
+  else if (event.key === "Enter") openAt(chosen);
+  else if (event.key === "Escape") { chosen = -1; redraw(); }
+  else return;
+  event.preventDefault();
+});
+new ResizeObserver(redraw).observe(map);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { showSigns(); redraw(); });
+
+function showSigns() {
+  $("signs").replaceChildren(...["a job (a colour each)", "idle", "down", "drained", "cordoned"].map((word, k) => {
+    const part = element("span"), small = element("canvas", "", { width: 13, height: 13 }), brush = small.getContext("2d"), path = new Path2D();
+    small.setAttribute("aria-hidden", "true");
+    brush.fillStyle = k ? css("--hole") : data.colours[0]; brush.fillRect(0, 0, 13, 13);
+    if (k > 1) { sign(path, k - 1, 0, 0, 13); brush.strokeStyle = css("--ink"); brush.stroke(path); }
+    part.append(small, word);
+    return part;
+  }));
+}

@@ -1,0 +1,79 @@
+// Tables of servers and jobs: a page of rows each, of those that have what was typed in. Rows are filled in place, so that focus and the place of a reader stay.
+const PAGE = 25, tables = [];
+
+// `columns`: title, text of a row, and whether it is a number. The first one names the row; `open` is called with a row.
+function addTable(id, named, columns, open) {
+  const box = $(id), table = element("table"), body = table.createTBody(), head = table.createTHead().insertRow();
+  const find = element("input", "", { type: "search", placeholder: "find", oninput: () => { it.page = 0; fill(it); } });
+  const turn = step => element("button", step < 0 ? "‹" : "›", { type: "button", onclick: () => { it.page += step; fill(it); } });
+  const it = { rows: [], page: 0, find, body, columns, open, where: element("span", "", { className: "dim" }), back: turn(-1), on: turn(1) };
+  find.setAttribute("aria-label", "find in " + named);
+  it.back.setAttribute("aria-label", "rows before, of " + named); it.on.setAttribute("aria-label", "rows after, of " + named);
+  for (const [title, , number] of columns) head.append(element("th", title, { scope: "col", className: number ? "number" : "" }));
+  table.setAttribute("aria-labelledby", id + "-title");
+  const line = element("div", undefined, { className: "line" }), scroll = element("div", undefined, { className: "table", tabIndex: 0 });
+  scroll.setAttribute("role", "region"); scroll.setAttribute("aria-label", named);
+  line.append(find, it.back, it.on, it.where);
+  scroll.append(table);
+  box.append(line, scroll);
+  body.addEventListener("click", event => { const line = event.target.closest("button")?.closest("tr"); if (line) open(line.row); });
+  tables.push(it);
+  return it;
+}
+
+function madeCell(it, line, c) {
+  const cell = line.appendChild(element(c ? "td" : "th", undefined, { className: it.columns[c][2] ? "number" : "" }));
+  if (c === 0) cell.scope = "row";
+  if (c === 0 && it.open) cell.append(element("button", "", { type: "button" }));
+  return cell;
+}
+
+function fill(it) {
+  const words = it.find.value.trim().toLowerCase();
+  const found = words ? it.rows.filter(row => it.columns.some(([, text]) => String(text(row)).toLowerCase().includes(words))) : it.rows;
+  it.page = Math.max(0, Math.min(it.page, Math.ceil(found.length / PAGE) - 1));
+  const rows = found.slice(it.page * PAGE, it.page * PAGE + PAGE), { body } = it;
+  const focused = body.contains(document.activeElement) ? document.activeElement.textContent : null;
+  while (body.rows.length > rows.length) body.deleteRow(-1);
+  rows.forEach((row, k) => {
+    const line = body.rows[k] ?? body.insertRow();
+    line.row = row;
+    it.columns.forEach(([, text], c) => {
+      const cell = line.cells[c] ?? madeCell(it, line, c), place = cell.firstElementChild ?? cell, told = String(text(row));
+      if (place.textContent !== told) place.textContent = told;
+    });
+  });
+  if (focused !== null && document.activeElement.textContent !== focused) [...body.querySelectorAll("button")].find(one => one.textContent === focused)?.focus();
+  it.where.textContent = found.length ? `${it.page * PAGE + 1} to ${it.page * PAGE + rows.length} of ${found.length.toLocaleString("en")}` : words ? "none has this" : "none";
+  it.back.disabled = it.page === 0;
+  it.on.disabled = (it.page + 1) * PAGE >= found.length;
+}
+
+// Who is on a server, and how many of its GPUs are idle or out of use.
+function serverRow(k) {
+  const { name, rack, type, first, end, state } = seen.servers, on = new Set();
+  let idle = 0, out = 0;
+  for (let gpu = first[k]; gpu < end[k]; gpu++) {
+    if (seen.gpus.job[gpu] >= 0) on.add(seen.gpus.job[gpu]);
+    else if (seen.gpus.state[gpu] === UP) idle++;
+    if (seen.gpus.state[gpu] !== UP) out++;
+  }
+  return { k, name: shown(name[k]), rack: shown(seen.racks[rack[k]]), type: shown(type[k]), gpus: end[k] - first[k], idle,
+    state: SERVER_STATES[state[k]] + (out && state[k] === UP ? `, ${counted(out, "GPU")} down` : ""), jobs: [...on].map(job => shown(seen.list[job].name)).join(", ") };
+}
+
+const starts = new Map();
+const startOf = job => starts.get(job.name)?.text ?? "";
+addTable("servers", "servers", [["server", row => row.name], ["rack", row => row.rack], ["type", row => row.type], ["state", row => row.state],
+  ["GPUs", row => row.gpus, true], ["idle", row => row.idle, true], ["jobs", row => row.jobs]]);
+addTable("queue", "the queue", [["job", job => shown(job.name)], ["GPUs", job => job.gpus, true], ["queue", job => shown(job.queue)], ["weight", job => job.weight, true],
+  ["waits since", job => lasting(seen.time_us - job.submitted), true], ["why", job => shown(job.reason)], ["expected start", startOf]], job => openJob(job.name));
+addTable("running", "running jobs", [["job", job => shown(job.name)], ["model", job => shown(job.model)], ["GPUs", job => job.on.length || job.gpus, true], ["queue", job => shown(job.queue)],
+  ["progress", job => percent(job.progress), true], ["on", job => [...new Set(job.on.map(gpu => shown(seen.servers.name[seen.serverOf[gpu]])))].join(", ")]], job => openJob(job.name));
+
+function fillAll() {
+  tables[0].rows = seen.servers.name.map((_, k) => serverRow(k));
+  tables[1].rows = seen.waiting.map(k => seen.list[k]);
+  tables[2].rows = seen.list.filter(job => job.state === RUNNING);
+  tables.forEach(fill);
+}
