@@ -72,7 +72,8 @@ class RunCluster:
                 return self._running(job)
             if draw.random() < 0.4:
                 before = draw.choice((None, tuple(draw.sample(["x", "a", *self.jobs], 2))))
-                job = replace(job, after=before, array="a", array_limit=draw.choice((None, 3)))
+                begin_us = self.now_us + draw.choice((0, 100 * SECOND))
+                job = replace(job, submit_us=begin_us, after=before, array="a", array_limit=draw.choice((None, 3)))
             return JobSubmitted(self.now_us, job, draw.choice(("", "q")))
         return draw.choice((self._of_job, self._of_job, self._of_parts))()
 
@@ -185,6 +186,7 @@ class RunCluster:
         for start in change.starts:
             assert start.to.job not in self.gpus and start.to.job not in self.held and start.reason
             assert not self.before[start.to.job] & self.jobs.keys()
+            assert start.to.job in self.adopted or self.jobs[start.to.job].submit_us <= change.time_us
             self._require_open(start.to.gpus)
             self.gpus[start.to.job] = start.to.gpus
         holders: dict[str, set[str]] = {}

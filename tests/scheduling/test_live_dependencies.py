@@ -1,7 +1,8 @@
-"""Jobs that wait for others: for jobs and arrays before them, and for a place in their own array."""
+"""Jobs that wait: for jobs and arrays before them, for a place in their own array, and for their time to begin."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from jigsaw_opt.problem.workload import TraceJob
@@ -9,6 +10,7 @@ from jigsaw_opt.scheduling import (
     JobCancelled,
     JobFinished,
     JobHeld,
+    JobProgressed,
     JobReleased,
     JobRequeued,
     JobRunning,
@@ -20,7 +22,9 @@ from tests.scheduling.live_cases import in_json, star
 
 
 def job(name: str, gpus: int = 1, **more: Any) -> JobSubmitted:
-    return JobSubmitted(0, TraceJob(name, 0, "m", gpus, 100, **more))
+    return JobSubmitted(
+        0, TraceJob(**{"name": name, "submit_us": 0, "model": "m", "gpus": gpus, "iterations": 100, **more})
+    )
 
 
 def fed(*events: Any) -> LiveScheduler:
@@ -104,3 +108,36 @@ def test_a_state_names_jobs_before_by_their_numbers() -> None:
     state["jobs"][1]["waits_for"] = [2]
     with refuses("out-of-range $.jobs[1].waits_for[0]"):
         fed().restore(state)
+
+
+def test_a_job_that_was_submitted_for_later_begins_then() -> None:
+    live = fed(job("late", submit_us=50), job("a", submit_us=90), job("b"))
+    change = live.step(0)
+    assert [start.to.job for start in change.starts] == ["b"] and change.wake_us == 50
+    assert live.explain("late", 0.0).kind == "begin" and not live.step(49).starts
+    assert starts(live, JobProgressed(50, "b", 1.0)) == ["late"]
+    change = live.step(90)
+    assert [start.to.job for start in change.starts] == ["a"] and change.wake_us is None
+    assert live.state()["jobs"][0]["trace"]["submit_us"] == 50
+
+
+def test_a_step_that_is_not_written_down_begins_no_job() -> None:
+    def write(entry: Any) -> None:
+        if entry["time_us"] == 60:
+            raise OSError
+
+    live = LiveScheduler(star("v"), "las", round_us=0, journal=write)
+    live.handle(job("a", submit_us=50))
+    assert not live.step(0).starts
+    before = in_json(live.state())
+    for _ in range(2):
+        with suppress(OSError):
+            live.step(60)
+        assert in_json(live.state()) == before
+    assert [start.to.job for start in live.step(61).starts] == ["a"]
+
+
+def test_a_job_that_runs_in_truth_has_begun() -> None:
+    live = fed(job("a", submit_us=50))
+    assert starts(live, JobRunning(9, TraceJob("a", 50, "m", 1, 100), ("s0/0",), 3)) == []
+    assert live.state()["jobs"][0]["trace"]["submit_us"] == 3

@@ -44,10 +44,15 @@ from jigsaw_opt.scheduling.policy import JobState, Observation, PolicySetting
 
 
 class CountedProgress(NamedTuple):
-    """What was counted at a time: run time, GPU time and work done of the jobs that run, by number."""
+    """What was counted at a time: run time, GPU time and work done of the jobs that run, by number.
+
+    `asked`: whether the policy was to be asked. `admitted`: jobs that it has been told of since.
+    """
 
     now_us: int
     counted: dict[int, tuple[int, int, int]]
+    asked: bool
+    admitted: list[int]
 
 
 class ClusterState:
@@ -125,7 +130,7 @@ class ClusterState:
         """Count progress and service up to now."""
         if now_us < self.now_us:
             raise UsageError(f"time goes back from {self.now_us} to {now_us} us", code="wrong-order", path="now_us")
-        held, before = now_us - self.now_us, CountedProgress(self.now_us, {})
+        held, before = now_us - self.now_us, CountedProgress(self.now_us, {}, self.asked, [])
         for share in self.shares:
             for index, job in ((index, self.jobs[index]) for index in share.jobs):
                 before.counted[index] = job.active.run_us, job.active.gpu_us, job.active.done
@@ -133,11 +138,15 @@ class ClusterState:
                 job.active.gpu_us += held * len(share.gpus) // len(share.jobs)
                 job.estimate(now_us)
         self.now_us = now_us
+        before.admitted.extend(self._admit())
         return before
 
     def go_back(self, before: CountedProgress) -> None:
         """Undo the last `advance`, since which nothing has happened."""
-        self.now_us = before.now_us
+        self.now_us, self.asked = before.now_us, before.asked
+        for index in before.admitted:
+            self.jobs[index].held = True
+            self.news.end(index)
         for index, counted in before.counted.items():
             active = self.jobs[index].active
             active.run_us, active.gpu_us, active.done = counted
@@ -156,7 +165,8 @@ class ClusterState:
         self.asked |= not isinstance(event, JobProgressed | LinkDown | LinkUp) or bool(self.news.stopped)
 
     def _submit(self, event: JobSubmitted | JobRunning, submit_us: int | None = None) -> None:
-        job, index = replace(event.job, submit_us=event.time_us if submit_us is None else submit_us), self.next_job
+        submit_us = max(event.time_us, event.job.submit_us) if submit_us is None else submit_us
+        job, index = replace(event.job, submit_us=submit_us), self.next_job
         work = self.setting.performance.work(job)
         own = LiveJob(JobState(index, job, work), queue=event.queue, held=True)
         if isinstance(event, JobSubmitted):  # one that runs has waited for others
@@ -172,6 +182,7 @@ class ClusterState:
             self._submit(event, min(event.job.submit_us, event.started_us))
         job = self._job(name)
         active, gpus = job.active, self.gpu_numbers(event.gpus)
+        active.job = replace(active.job, submit_us=min(active.job.submit_us, event.started_us))
         if active.gpus != gpus:
             if active.share is None:
                 missed_us = self.now_us - max(event.started_us, active.run_us)  # no more than since the beginning
@@ -268,12 +279,17 @@ class ClusterState:
                 job.held = False
                 self.news.arrive(job.active.index)
 
-    def _admit(self) -> None:
-        """Tell the policy of jobs that wait for no others; those of most weight come first into a queue or an array."""
-        held = [job for job in self.jobs.values() if job.held and job.active.share is None]
+    def _admit(self) -> list[int]:
+        """Tell the policy of jobs that wait for no others; those of most weight come first into a queue or an array.
+
+        Their numbers.
+        """
+        held = [job for job in self.jobs.values() if job.held and job.active.job.submit_us <= self.now_us]
+        held = [job for job in held if job.active.share is None]
+        admitted: list[int] = []
         held = [job for job in held if not (job.aside or job.on_hold) and self.jobs.keys().isdisjoint(job.waits_for)]
         if not held:
-            return
+            return admitted
         there = (job for job in self.jobs.values() if not job.held or job.active.share is not None)
         places = ArrayPlaces(job.active.job for job in there)
         for job in sorted(held, key=lambda job: (-job.active.job.weight, job.active.index)):
@@ -281,7 +297,16 @@ class ClusterState:
             if places.has_room(own) and (quota is None or self.used(job.queue) + own.gpus <= quota):
                 job.held = False
                 places.take(own)
+                admitted.append(job.active.index)
                 self.news.arrive(job.active.index)
+        self.asked |= bool(admitted)
+        return admitted
+
+    @property
+    def begin_us(self) -> int | None:
+        """When the next job begins that was submitted for later; None where there is none."""
+        times = (job.active.job.submit_us for job in self.jobs.values() if job.held)
+        return min((time_us for time_us in times if time_us > self.now_us), default=None)
 
     def numbers_by_name(self) -> Mapping[str, Sequence[int]]:
         """Return the numbers of the active jobs of each name and of each array."""

@@ -180,8 +180,6 @@ def without_effect(
         case JobRunning():
             yield from _unread(event.job.name, filter(event.job.states, JOB_FIELDS), policy, options)
         case JobSubmitted():
-            if event.job.submit_us > event.time_us:
-                yield f"job {event.job.name!r} is submitted at the time of the event: its submit_us is not read"
             job = event.job
             yield from _unread(job.name, filter(job.states, JOB_FIELDS), policy, options)
             named = state.numbers_by_name() if job.after else {}

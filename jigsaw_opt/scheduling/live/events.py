@@ -41,7 +41,7 @@ class _OfGpu:
 
 @dataclass(frozen=True, slots=True)
 class JobSubmitted:
-    """A job is there to be run, in a queue; its time of submission is that of the event, whatever the job says."""
+    """A job is there to be run, in a queue, from now on; from its time of submission on where that is later."""
 
     time_us: int
     job: TraceJob

@@ -99,6 +99,8 @@ def _reason(state: ClusterState, job: LiveJob, free: Sequence[int], found: Seque
     own = job.active.job
     if job.aside:
         return "aside", f"it is put aside until a server, GPU or link comes or its priority changes: {job.aside}."
+    if own.submit_us > state.now_us:
+        return "begin", f"it is not to begin before its time of submission, {soon(own.submit_us - state.now_us)}."
     refusal = _refusal(state, job, free) if len(free) >= own.fewest else None
     kind = found[0].kind if found else "unknown"
     needs = f"it waits for {counted(own.fewest, 'GPU')}, and {counted(len(free), 'GPU')} {agreeing(len(free))} free"

@@ -366,12 +366,13 @@ class LiveScheduler:
         found = list(changes(state.told, after, state.reasons, f"policy {self._policy.name!r}"))
         found += [JobStop(job, old.gpus, "it is cancelled") for job, old in state.cancelled.items()]
         state.told, state.reasons, state.cancelled = dict(after), {}, {}
+        wakes = (time_us for time_us in (state.wake_us, state.begin_us) if time_us is not None)
         return PlanChange(
             state.now_us,
             tuple(one for one in found if isinstance(one, JobStart)),
             tuple(one for one in found if isinstance(one, JobStop)),
             tuple(one for one in found if isinstance(one, JobMove)),
-            state.now_us if state.asked and state.due else state.wake_us,
+            state.now_us if state.asked and state.due else min(wakes, default=None),
             late,
             failure,
         )
