@@ -117,6 +117,7 @@ AT_ONCE = {
     "schema": "prints",
     "solvers": "prints",
     "validate": "reads",
+    "serve": "ends in order at the first signal, as tests of serving show",
     "when": "simulates a queue, and keeps nothing before it is done",
     "slurm": "sleeps between two looks, and its log has what it saw (tests/serving)",
 }
