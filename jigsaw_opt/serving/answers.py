@@ -100,6 +100,22 @@ class View(Moment, frozen=True):
     links_down: list[str]
 
 
+class UsageSeen(Struct, frozen=True):
+    """What was in use, up and waited for when something first happened in a minute; arrays of one length."""
+
+    time_us: list[Number]
+    in_use: list[Number]
+    up: list[Number]
+    waiting: list[Number]
+
+
+class CallerSeen(Struct, frozen=True):
+    """Who asks, by its token."""
+
+    name: str
+    role: Literal["read", "submit", "operate"]
+
+
 class JobSeen(Struct, frozen=True):
     """A job that has not ended."""
 

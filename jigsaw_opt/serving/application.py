@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -26,6 +27,7 @@ from jigsaw_opt.serving import answers as shown
 from jigsaw_opt.serving.answers import ChangesQuery, JobsQuery, NoQuery
 from jigsaw_opt.serving.metrics import Metrics
 from jigsaw_opt.serving.openapi import document
+from jigsaw_opt.serving.page import cluster_page
 from jigsaw_opt.serving.service import EventRequest, FullError, NotOwnError, Service, tried
 from jigsaw_opt.serving.tokens import OWN_EVENTS, ROLES, Caller, Tokens
 
@@ -34,6 +36,8 @@ _MOST_SHOWN, _MOST_SLOW, _HEARTBEAT_S = 1000, 4, 15.0
 _READ, _SUBMIT, _OPEN = 0, 1, -1
 _STATUSES = ((FullError, 429), (NotOwnError, 403), (InvalidInputError, 422), (UsageError, 409))
 _TOO_LONG = "it took too long; events may be sent again with the same Idempotency-Key"
+_OWN_NAMES = re.compile(r"localhost|127[\d.]+|::1")
+"""Names of this machine; a page of another site may be open in a browser here, and have its own name lead here."""
 
 
 class Refusal(Exception):  # noqa: N818 - an answer, not a fault
@@ -76,6 +80,8 @@ class ServedPaths:
             Endpoint("/v1/changes", self._changes, query=ChangesQuery),
             Endpoint("/v1/cluster", partial(self._shown, "cluster_seen")),
             Endpoint("/v1/view", partial(self._shown, "view")),
+            Endpoint("/v1/usage", self._usage),
+            Endpoint("/v1/caller", self._asker),
             Endpoint("/v1/jobs", self._jobs, query=JobsQuery),
             Endpoint(f"{job}/explanation", partial(self._asked, LiveScheduler.explain)),
             Endpoint(f"{job}/start", partial(self._asked, LiveScheduler.when)),
@@ -87,6 +93,7 @@ class ServedPaths:
             Endpoint("/readyz", partial(self._health, True), _OPEN),
         )
         routes = [Route(one.path, self._guarded(one), methods=[one.method]) for one in self.endpoints]
+        routes.append(Route("/", _page))
         self.app = Starlette(routes=routes, exception_handlers={HTTPException: _refused}, lifespan=self._lifespan)
 
     @asynccontextmanager
@@ -126,6 +133,9 @@ class ServedPaths:
 
     def _caller(self, request: HttpRequest, endpoint: Endpoint) -> Caller:
         if self._tokens is None:
+            if not _OWN_NAMES.fullmatch(request.url.hostname or ""):
+                told = "without tokens only names of this machine are answered: localhost, 127.0.0.1, [::1]"
+                raise Refusal(403, "Host", told, "not-allowed")
             return Caller()
         caller = self._tokens.caller(request.headers.get("authorization", ""))
         if caller is None:
@@ -138,7 +148,7 @@ class ServedPaths:
 
     async def _events_of(self, request: HttpRequest, caller: Caller) -> EventRequest:
         """Return the events of a body, which are not to be trusted yet."""
-        if request.headers.get("content-type", "application/json").partition(";")[0].strip() != "application/json":
+        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             raise Refusal(415, "Content-Type", "must be application/json", "unknown-format")
         body = bytearray()
         try:
@@ -224,6 +234,13 @@ class ServedPaths:
         board = self._service.board
         return await run_in_threadpool(lambda: _json(getattr(board, what)))
 
+    async def _usage(self, *_: object) -> Response:
+        columns = list(zip(*await run_in_threadpool(self._service.store.usage), strict=True))
+        return _json(shown.UsageSeen(*map(list, columns or [()] * 4)))
+
+    async def _asker(self, _: HttpRequest, caller: Caller, __: object) -> Response:
+        return _json(shown.CallerSeen(caller.name, ROLES[caller.role]))
+
     async def _jobs(self, _: HttpRequest, __: Caller, query: JobsQuery) -> Response:
         board = self._service.board
         if query.after is not None and query.after not in board.numbers:
@@ -265,6 +282,12 @@ class ServedPaths:
 
     async def _openapi(self, *_: object) -> Response:
         return _json(document())
+
+
+async def _page(_: HttpRequest) -> Response:
+    """Return the page, which asks for all else; it needs no token and tells nothing of the cluster."""
+    page = cluster_page()
+    return Response(page.text, 200, page.headers, "text/html")
 
 
 def _query(request: HttpRequest, kind: type[msgspec.Struct]) -> msgspec.Struct:

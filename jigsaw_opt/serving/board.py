@@ -86,6 +86,12 @@ class ClusterBoard:
         """Number of GPUs that are up and idle."""
         return self.gpu_states.count(0) - len(self.gpu_jobs.keys() - self.down)
 
+    @property
+    def usage(self) -> tuple[int, int, int]:
+        """GPUs in use, GPUs that are up, and jobs without GPUs."""
+        idle = sum(job.share is None for job in self.jobs.values())
+        return len(self.gpu_jobs), self.gpu_states.count(0), idle
+
     @cached_property
     def racks(self) -> list[str | None]:
         """The first switch that a link joins each server to."""

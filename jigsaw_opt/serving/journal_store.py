@@ -19,8 +19,8 @@ from uuid import uuid4
 from jigsaw_opt.errors import JigsawError, UsageError, wrong_input
 
 _APPLICATION = 0x4A696773  # marks the file as one of a service
-_VERSION = 1
-_DAY_US = 86_400_000_000
+_VERSION = 2
+_DAY_US, _MOST_USAGE = 86_400_000_000, 1440
 _BUSY_S = 2.0  # how long a write waits for somebody who holds the file, such as a backup
 _TABLES = f"""
 BEGIN IMMEDIATE;
@@ -29,6 +29,7 @@ CREATE TABLE snapshots (sequence INTEGER PRIMARY KEY, body BLOB NOT NULL);
 CREATE TABLE changes (sequence INTEGER PRIMARY KEY, body BLOB NOT NULL);
 CREATE TABLE stories (sequence INTEGER, part INTEGER, job TEXT, body BLOB NOT NULL, PRIMARY KEY (sequence, part));
 CREATE INDEX stories_of_job ON stories (job, sequence, part);
+CREATE TABLE usage (time_us INTEGER PRIMARY KEY, in_use INTEGER, up INTEGER, waiting INTEGER);
 CREATE TABLE requests (who TEXT, key TEXT, digest BLOB, time_us INTEGER, body BLOB, PRIMARY KEY (who, key));
 CREATE TABLE lease (id INTEGER PRIMARY KEY CHECK (id = 1), owner TEXT NOT NULL, until_us INTEGER NOT NULL);
 PRAGMA application_id = {_APPLICATION};
@@ -126,6 +127,7 @@ class JournalStore:
         old = [("changes", "sequence <= ?", oldest), ("stories", "sequence <= ?", oldest)]
         old += [("snapshots", "sequence <= ?", sequence), ("entries", "sequence <= ?", sequence)]
         old += [("requests", "time_us < ?", _now_us() - _DAY_US)]
+        old += [("usage", "time_us < (SELECT max(time_us) FROM usage) - ?", 7 * _DAY_US)]
         forgotten = [(f"DELETE FROM {table} WHERE {which}", (value,)) for table, which, value in old]
         self.write([*derived, *forgotten, ("INSERT INTO snapshots VALUES (?, ?)", (sequence, snapshot))])
 
@@ -164,6 +166,10 @@ class JournalStore:
         """Return the last things that happened to a job, the oldest first."""
         sql = "SELECT body FROM stories WHERE job = ? ORDER BY sequence DESC, part DESC LIMIT ?"
         return [body for (body,) in reversed(self._read(sql, (job, most)))]
+
+    def usage(self) -> list[tuple[int, int, int, int]]:
+        """Return the last minutes in which something happened: time, GPUs in use and up, jobs that wait."""
+        return self._read("SELECT * FROM usage ORDER BY time_us DESC LIMIT ?", (_MOST_USAGE,))[::-1]
 
     def _read(self, sql: str, values: Sequence[Any]) -> list[Any]:
         """Read in any thread, over a connection of its own, which waits for nobody who writes."""

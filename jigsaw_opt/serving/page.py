@@ -8,10 +8,10 @@ from functools import cache
 from hashlib import sha256
 from typing import NamedTuple
 
+from jigsaw_opt.serving.tokens import ROLES
 from jigsaw_opt.views.lanes import job_colour
 from jigsaw_opt.views.page import filled
 
-_ROLES = ("read", "submit", "operate")
 _COLOURS = 64
 
 
@@ -31,13 +31,14 @@ def cluster_page() -> Page:
     """
     colours = [job_colour(index) for index in range(_COLOURS)]
     text = filled(
-        "cluster.html", "cluster", {"colours": colours, "roles": _ROLES, "hold": "held", "release": "released"}
+        "cluster.html", "cluster", {"colours": colours, "roles": ROLES, "hold": "held", "release": "released"}
     )
     allowed = {
         "default-src": "'none'",
         "script-src": _hashes("script", text),
         "style-src": _hashes("style", text),
         "connect-src": "'self'",
+        "img-src": "data:",
         **dict.fromkeys(("base-uri", "form-action", "frame-ancestors"), "'none'"),
     }
     policy = "; ".join(f"{name} {sources}" for name, sources in allowed.items())

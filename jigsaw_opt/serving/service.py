@@ -26,7 +26,7 @@ from jigsaw_opt.serving.board import ClusterBoard
 from jigsaw_opt.serving.journal_store import JournalStore, Statement, StoreError
 
 _log = logging.getLogger(__name__)
-_SECOND_US = 1_000_000
+_SECOND_US, _MINUTE_US = 1_000_000, 60_000_000
 _MOST_AT_ONCE = 256  # requests that are taken in before a step
 _LONGEST_PAUSE_S = 1.0  # between two looks whether a late decision is there, and between two tries to write
 
@@ -131,7 +131,7 @@ class Service:
         self._unwritten: list[Plain] = []
         self._derived: list[Statement] = []
         self._owners: dict[str, str] = {}
-        self._since_snapshot = self._newest_change = 0
+        self._since_snapshot = self._newest_change = self._minute = 0
         self._is_due, self._next_step_s, self._pause_s = True, 0.0, 0.0
         self._wake_us: int | None = None
         self._shadow: LiveScheduler | None = None
@@ -238,6 +238,10 @@ class Service:
 
     def _look(self) -> None:
         self.board = self.live.read(lambda state: ClusterBoard.of(state, self.sequence, self.policy, self.shadow))
+        if (minute := self.board.head[0] // _MINUTE_US) > self._minute:
+            row = (self.board.head[0], *self.board.usage)
+            self._minute = minute
+            self._derived.append(("INSERT OR IGNORE INTO usage VALUES (?, ?, ?, ?)", row))
 
     # Events -------------------------------------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ function showActs(job) {
   const act = (word, event, sure) => element("button", word, { type: "button", onclick: async click => {
     if (sure && click.target.textContent === word) { click.target.textContent = sure; return; }
     $("job-wrong").textContent = "";
-    try { await post("v1/events", { event, job: job.name }); await refresh(); showJob(true); }
+    try { await post("v1/events", { event, job: job.name }); await refresh(); showJob(false); }
     catch (error) { $("job-wrong").textContent = error.message; }
   } });
   $("acts").replaceChildren(...(!job || !may("submit") ? [] : [...(job.state === "waiting" ? [act("Hold", data.hold)] : []), ...(job.state === "held" ? [act("Release", data.release)] : []),

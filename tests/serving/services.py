@@ -77,7 +77,7 @@ def served(folder: Path, policy: str = "fifo", tokens: Tokens | None = None, **o
     found.start()
     application = ServedPaths(found, tokens)
     try:
-        with TestClient(application.app, raise_server_exceptions=True) as client:
+        with TestClient(application.app, "http://localhost", raise_server_exceptions=True) as client:
             yield Served(found, application, client)
     finally:
         found.stop()

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import unquote
 
 import pytest
 
-from jigsaw_opt.serving.page import cluster_page
+from tests.serving.services import service as started_by_hand
+from tests.serving.services import submit
 from tests.views.test_html_in_browser import browser
+
+from jigsaw_opt.serving.page import cluster_page  # isort: skip
+from jigsaw_opt.serving.service import EventRequest, Service  # isort: skip
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -57,6 +63,13 @@ def view(servers: int = 4, gpus: int = 4, per_rack: int = 2, width: int = 4) -> 
         "waiting": [len(names) - 1],
         "links_down": ["up0"],
     }
+
+
+class Addressed(Protocol):
+    """Something that listens."""
+
+    @property
+    def address(self) -> str: ...
 
 
 class Fake(ThreadingHTTPServer):
@@ -167,8 +180,9 @@ def until(ask: Callable[[], Any], seconds: float = 10.0) -> Any:
     return found
 
 
-def opened(browser: Chrome, service: Fake, ready: str = "true") -> Chrome:
+def opened(browser: Chrome, service: Addressed, ready: str = "true") -> Chrome:
     browser.get("about:blank")
+    browser.get_log("browser")
     browser.get(service.address)
     until(lambda: browser.execute_script("return document.body.dataset.ready") == ready)
     return browser
@@ -306,3 +320,66 @@ def test_ten_thousand_gpus_are_drawn_and_found(browser: Chrome, service: Fake) -
     assert len(places) == 1250 and all(places)
     browser.find_element("css selector", "#servers input").send_keys("s1249")
     assert text(browser, "#servers tbody").split("\t")[:4] == ["s1249", "rack78", "v100", "down"]
+
+
+class Real(NamedTuple):
+    """A service, and where it listens."""
+
+    service: Service
+    address: str
+
+
+@pytest.fixture
+def real(tmp_path: Path) -> Iterator[Real]:
+    """A service over two servers of four GPUs, as the command starts it."""
+    import uvicorn
+
+    from jigsaw_opt.serving.application import ServedPaths
+
+    found = started_by_hand(tmp_path, clock=lambda: time.time_ns() // 1000)
+    application = ServedPaths(found)
+    server = uvicorn.Server(uvicorn.Config(application.app, log_config=None, timeout_graceful_shutdown=1))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        found.start()
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        yield Real(found, f"http://127.0.0.1:{listening.getsockname()[1]}/")
+        server.should_exit = True
+        application.end()
+        thread.join()
+        found.stop()
+
+
+def test_a_service_shows_its_page_which_shows_what_happens(browser: Chrome, real: Real) -> None:
+    def take(*events: dict[str, Any]) -> None:
+        real.service.post(EventRequest(events)).result(10)
+
+    take(submit(HOSTILE), submit("b", 3), submit("c", 4))
+    opened(browser, real)
+    until(lambda: "7 of 8 GPUs in use" in text(browser, "#facts"))
+    assert "It waits for 4 GPUs, and 1 GPU is free." in text(browser, "#queue tbody")
+    browser.find_element("css selector", "#queue tbody button").click()
+    until(lambda: "submit" in text(browser, "#story") and "Expected start: " in text(browser, "#job-start"))
+    press(browser, "#job", "Hold")
+    until(lambda: "Release" in text(browser, "#acts"))
+    assert real.service.board.jobs[real.service.board.numbers["c"]].held
+    press(browser, "#job", "Release")
+    until(lambda: "Hold" in text(browser, "#acts"))
+    take({"event": "finish", "job": HOSTILE})
+    until(lambda: "running on s0/0" in text(browser, "#job-facts"))
+    press(browser, "#job", "Cancel")
+    press(browser, "#job", "Cancel it: its progress is lost")
+    until(lambda: "has ended" in text(browser, "#job-facts") and text(browser, "#acts") == "")
+    press(browser, "#job", "Close")
+    until(lambda: "3 of 8 GPUs in use" in text(browser, "#facts"))
+    press(browser, "header", "Submit a job")
+    for name, value in {"name": "d", "model": "m"}.items():
+        browser.find_element("css selector", f"#form [name={name}]").send_keys(value)
+    press(browser, "#form", "What would it change?")
+    until(lambda: "d would start on " in text(browser, "#tried"))
+    press(browser, "#form", "Submit")
+    until(lambda: "4 of 8 GPUs in use" in text(browser, "#facts"))
+    press(browser, "#form", "Submit")
+    until(lambda: "there is a job 'd' already" in text(browser, "#submit-wrong"))
+    told = [entry["message"] for entry in severe(browser)]
+    assert [text for text in told if "a status of 409" not in text and "a status of 422" not in text] == []

@@ -132,7 +132,7 @@ def test_a_wrong_request_is_refused(
     with served(
         tmp_path, limits={"body_bytes": 2500 if body != b"[" * 100_000 else 10**6, "events": 10, "polls": 0}
     ) as found:
-        response = found.client.request(method, path, content=body)
+        response = found.client.request(method, path, content=body, headers={"Content-Type": "application/json"})
         assert (response.status_code, response.json()["problems"][0]["code"]) == (status, code), response.text
         assert found.service.board.jobs == {}
         if status == 429:
@@ -142,9 +142,33 @@ def test_a_wrong_request_is_refused(
 def test_other_headers_that_are_wrong_are_refused(tmp_path: Path) -> None:
     with served(tmp_path) as found:
         found.post(submit("a"), 400, Idempotency_Key=LONG)
-        assert (
-            found.client.post("/v1/events", content=b"a: 1", headers={"Content-Type": "text/yaml"}).status_code == 415
-        )
+        for headers in ({"Content-Type": "text/yaml"}, {"Content-Type": "text/plain"}, {}):
+            assert found.client.post("/v1/events", content=b"{}", headers=headers).status_code == 415
+        for host, status in {
+            "other.example": 403,
+            "127.0.0.2:80": 200,
+            "[::1]:80": 200,
+            "127.other.example": 403,
+        }.items():
+            assert found.client.get("/v1/jobs", headers={"Host": host}).status_code == status
+
+
+def test_what_was_in_use_is_kept_by_the_minute(tmp_path: Path) -> None:
+    clock = HandClock()
+    with served(tmp_path, clock=clock) as found:
+        settle(found)
+        for minute, events in enumerate(
+            ([submit("a", 3)], [submit("b", 6)], [{"event": "server_lost", "server": "s1"}])
+        ):
+            clock.now_us = START_US + 60_000_000 * minute
+            found.post(events)
+            settle(found)
+        usage = found.get("/v1/usage")
+        assert usage["time_us"] == [START_US + 60_000_000 * minute for minute in range(3)]
+        assert (usage["in_use"], usage["up"], usage["waiting"]) == ([0, 3, 3], [8, 8, 4], [0, 1, 1])
+        assert found.get("/v1/caller") == {"name": "", "role": "operate"}
+    with served(tmp_path, clock=clock) as found:
+        assert found.get("/v1/usage") == usage
 
 
 def test_of_a_list_all_counts_or_nothing(tmp_path: Path) -> None:
@@ -279,7 +303,7 @@ def test_too_many_requests_that_wait_are_refused(tmp_path: Path) -> None:
 
     from jigsaw_opt.serving.application import ServedPaths
 
-    response = TestClient(ServedPaths(found).app).post("/v1/events", json=submit("a"))
+    response = TestClient(ServedPaths(found).app, "http://localhost").post("/v1/events", json=submit("a"))
     assert (response.status_code, response.headers["Retry-After"]) == (429, "1")
 
 
