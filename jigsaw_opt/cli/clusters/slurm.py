@@ -57,12 +57,13 @@ def _watch(arguments: argparse.Namespace) -> int:
 
     policy, patience_us = arguments.policy or DEFAULT_POLICY, round(arguments.patience * _US)
     chosen = (arguments.act, arguments.partition, arguments.comment, arguments.preempt, patience_us, policy)
+    times_us = {"round_us": round(arguments.every * _US), "restart_us": 0}
     stop, answered = Event(), True
     with ClientLog(arguments.log) as log, on_interrupt(stop.set):
         client = SlurmClient(
             run_command,
             log,
-            lambda cluster: LocalScheduler(LiveScheduler(cluster, policy, restart_us=0), not arguments.act),
+            lambda cluster: LocalScheduler(LiveScheduler(cluster, policy, **times_us), not arguments.act),
             ClientSetting(*chosen),
             _now_us,
         )
