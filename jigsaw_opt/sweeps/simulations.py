@@ -125,5 +125,5 @@ def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-SIMULATIONS = SweepKind(is_row, rows_csv, cells)
+SIMULATIONS = SweepKind(is_row, rows_csv, cells, lambda rows: {"raw_models": raw_models_of(rows)})
 """What is kept of simulations."""

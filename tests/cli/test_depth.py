@@ -1,8 +1,9 @@
-"""Wherever a depth rule is chosen there are the same choices, and one line says what SPB may cost."""
+"""Wherever a depth rule is chosen there are the same choices, and one line says what is not counted of its cost."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,18 @@ import pytest
 
 from jigsaw_opt.cli import COMMANDS, main
 from jigsaw_opt.cli.common.parser import commands_of
-from jigsaw_opt.documents import load_instance
+from jigsaw_opt.documents import load_instance, save_instance
 from jigsaw_opt.instances.measured import DEPTHS
+from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.costs import staircase
 from jigsaw_opt.problem.depth import FreeDepth, chosen_depth
+from jigsaw_opt.problem.efficiency import Efficiency
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import Job
 from tests.refusals import require_data
+from tests.simulation.resumable import MODELS
 
-SAID = "accuracy may fall; see docs/training-loop.md"
+SAID = "accuracy may fall"
 JOB = ("new", "--cluster", "2x2:v100", "--job", "a:resnet50:4:6")
 
 
@@ -32,13 +38,13 @@ def test_every_option_depth_offers_every_rule() -> None:
 
 
 @pytest.mark.parametrize("rule", DEPTHS)
-def test_new_takes_every_choice_and_says_once_what_it_may_cost(
+def test_new_takes_every_choice_and_says_once_what_it_may_cost_unless_progress_is_kept(
     rule: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "i.json"
     assert main([*JOB, "--depth", rule, "-o", str(path), "--json"]) == 0
     printed = capsys.readouterr()
-    assert printed.err.count(SAID) == (rule != "full")
+    assert printed.err.count(SAID) == (rule not in ("full", "goodput"))
     assert "accuracy" not in printed.out and json.loads(printed.out)["assumed"]
     (job,) = load_instance(path).data_parallel
     # Estimated models have no efficiency.
@@ -87,11 +93,42 @@ def test_what_is_no_measured_link_is_refused(found: Any, tmp_path: Path, capsys:
     assert not path.exists()
 
 
-def test_a_policy_that_chooses_spb_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["simulate", "--workload", "day", "--cluster", "server/plain", "--draw-models", "--until", "2"]
-    for number, (policy, times) in enumerate((("jigsaw", 1), ("jigsaw:depth=full", 0), ("fifo", 0))):
-        assert main([*words, "--policy", policy, "-o", str(tmp_path / str(number)), "--json"]) == 0
+@pytest.fixture
+def words(tmp_path: Path) -> list[str]:
+    """Two jobs that share all GPUs, of a model without an efficiency, or without any noise, to be simulated."""
+    box, small = Cluster((Server("s", "v", 4, 10**9, 10**10),)), MODELS["small"]
+    quiet = replace(small, efficiency=Efficiency((0,) * small.depth, (1,) * small.depth))
+    instance = Instance("i", box, {"small": small, "quiet": quiet}, (Job("j", "small", 4, 1),))
+    save_instance(instance, tmp_path / "i.json")
+    for model in instance.models:
+        jobs = "".join(f"{name},0,{model},4,1000\n" for name in "ab")
+        (tmp_path / f"{model}.csv").write_text("name,submit_s,model,gpus,iterations\n" + jobs)
+    return ["simulate", "--cluster", str(tmp_path / "i.json"), "-o", str(tmp_path / "out"), "--force", "--json"]
+
+
+@pytest.mark.parametrize(
+    ("model", "policy", "counted", "told"),
+    [
+        ("small", "fifo", "goodput", False),
+        ("small", "jigsaw", "goodput", False),  # without an efficiency all jobs stay at full depth
+        ("small", "jigsaw:depth=free", "goodput", True),
+        ("quiet", "jigsaw", "goodput", False),  # lower levels, of which it is known what they are worth
+        ("quiet", "jigsaw", "raw", False),
+        ("quiet", "jigsaw:depth=free", "raw", True),
+    ],
+)
+def test_iterations_below_full_depth_that_count_as_whole_ones_are_told_once_and_nothing_else_is(
+    model: str,
+    policy: str,
+    counted: str,
+    told: bool,
+    words: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words += ["--workload", str(tmp_path / f"{model}.csv"), "--policy", policy, "--efficiency", counted]
+    for more in ([], ["--sweep"]):
+        assert main([*words, *more]) == 0
         printed = capsys.readouterr()
-        assert printed.err.count(SAID) == times and SAID not in printed.out
-        # Without an efficiency all jobs stay at full depth.
-        assert printed.err.count("workers may stop") == times
+        assert printed.err.count(SAID) == printed.err.count(f"of model {model} count as whole ones") == told
+        assert json.loads(printed.out)["raw_models"] == [model] * told

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.clusters.simulate_setting import SETTING, given_parts
 from jigsaw_opt.cli.common.arguments import Arguments
-from jigsaw_opt.cli.common.options import warn_of_policies
+from jigsaw_opt.cli.common.options import warn_of_raw
 from jigsaw_opt.cli.common.output import ended, flush, goes_on_from, note, print_table, tell
 from jigsaw_opt.cli.common.parser import whole_numbers
 from jigsaw_opt.cli.common.progress import came_to, engine_arguments, engine_of, reporter
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         **given_parts(arguments),
     )
     advice, document = found.advice, found.document
-    warn_of_policies([policy.policy for policy in advice.policies])
+    warn_of_raw(advice.raw_models)
     for name, text in ((PAGE, advice_html(document)), (DOCUMENT, json_text(document, indent=2) + "\n")):
         write_atomically(folder / name, text.encode())
     tell(arguments.json, document, lambda: _print(found))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.cli.clusters.simulate_setting import SETTING, given_parts
 from jigsaw_opt.cli.common.arguments import Arguments
-from jigsaw_opt.cli.common.options import warn_of_policies
+from jigsaw_opt.cli.common.options import warn_of_raw
 from jigsaw_opt.cli.common.output import ended, flush, goes_on_from, note, print_table, tell
 from jigsaw_opt.cli.common.parser import whole_numbers
 from jigsaw_opt.cli.common.progress import Rows, came_to, engine_arguments, engine_of, reporter, tell_sweep
@@ -52,7 +52,6 @@ ARGUMENTS: Arguments = {
 def run(arguments: argparse.Namespace) -> int:
     """Simulate, write the results, print the summary; a signal while it is under way leaves a snapshot instead."""
     from jigsaw_opt.simulation.results.folder import RESULTS, SNAPSHOT, ResultFolder
-    from jigsaw_opt.simulation.results.metrics import raw_told
     from jigsaw_opt.simulation.results.result import summary_tree
     from jigsaw_opt.simulation.simulate import simulate
     from jigsaw_opt.views.simulation_report import simulation_html
@@ -84,9 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     note(f"wrote {path}/{', '.join(RESULTS)}")
     if result.outcome.hindrance:
         note(f"{counted(result.summary.unfinished, 'job')} not ended: {result.outcome.hindrance}")
-    if raw := raw_told(result.outcome.raw_models):
-        note(raw)
-    warn_of_policies([policy])
+    warn_of_raw(result.outcome.raw_models)
     tell(arguments.json, summary_tree(result.setting, result.summary, result.outcome), lambda: _print(result))
     flush()
     return 0
@@ -150,7 +147,6 @@ def _sweep(arguments: argparse.Namespace) -> int:
     """Simulate what has no row yet, write the page, print the means over the seeds; a signal skips the rest."""
     from jigsaw_opt.sweeps.calls import REPORT, simulate_all
     from jigsaw_opt.sweeps.folder import ROWS
-    from jigsaw_opt.sweeps.simulations import raw_models_of
 
     if arguments.until is not None or arguments.resume:
         raise not_together(
@@ -170,11 +166,10 @@ def _sweep(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
         **given_parts(arguments),
     )
-    warn_of_policies(arguments.policy)
+    raw_models = found.summary["raw_models"]
+    warn_of_raw(raw_models)
     _draw_sweep(found, arguments.output / REPORT)
-    return tell_sweep(
-        arguments, found, partial(_print_cells, arguments.efficiency or "goodput", raw_models_of(found.rows))
-    )
+    return tell_sweep(arguments, found, partial(_print_cells, arguments.efficiency or "goodput", raw_models))
 
 
 def _draw_sweep(found: SweepTables, path: Path) -> None:

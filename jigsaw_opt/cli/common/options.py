@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,19 +15,18 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.measured.layers import LayerGraph
     from jigsaw_opt.solvers.options import Options
 
-_MAY_FALL = "stop backward passes early, so accuracy may fall; see docs/training-loop.md"
+
+def warn_of_spb(rule: str | None) -> None:
+    """Warn of a depth rule that stops backward passes early, whatever progress is lost; None is no rule."""
+    _warn("depth rule", [rule] if rule and rule not in ("full", "goodput") else [])
 
 
-def warn_of_spb(*rules: str | None) -> None:
-    """Warn once of depth rules that stop backward passes early; None is no rule."""
-    _warn("depth rule", [rule for rule in dict.fromkeys(rules) if rule not in (None, "full")])
+def warn_of_raw(models: Sequence[str]) -> None:
+    """Warn of models whose iterations below full depth a simulation counted as whole ones, if there are any."""
+    from jigsaw_opt.simulation.results.metrics import raw_told
 
-
-def warn_of_policies(policies: Sequence[str]) -> None:
-    """Warn of policies of the simulation that choose such a rule by their options."""
-    from jigsaw_opt.scheduling.policy import choose
-
-    warn_of_spb(*(choose(policy)[1].get("depth") for policy in policies))
+    if raw := raw_told(models):
+        note(raw)
 
 
 def warn_of_levels(instance: Instance, plan: Plan) -> None:
@@ -43,11 +42,10 @@ def warn_of_levels(instance: Instance, plan: Plan) -> None:
     _warn("levels below the deepest of job", list(dict.fromkeys(bent)))
 
 
-def _warn(subject: str, names: Iterable[str | None]) -> None:
-    if bent := [name for name in names if name is not None]:
-        # Under goodput jobs stay at full depth where nothing says that less pays.
-        who = "workers may" if bent == ["goodput"] else "workers"
-        note(f"{subject} {named(bent)}: {who} {_MAY_FALL}")
+def _warn(subject: str, bent: Sequence[str]) -> None:
+    if bent:
+        why = "workers stop backward passes early, so accuracy may fall; see docs/training-loop.md"
+        note(f"{subject} {named(bent)}: {why}")
 
 
 def effort(arguments: Namespace, **others: Any) -> Options:

@@ -104,7 +104,7 @@ class SimulationOutcome(Kept):
     that are held became more or fewer, in order of time; none are held before. `losses`: what failures took from jobs,
     by number; a snapshot has them among the failures. `hindrance`: what keeps a job from ever running, so that the
     simulation could not end all jobs; else empty. `raw_models`: names of models whose iterations below full depth were
-    counted as whole ones because nobody knows what they are worth.
+    counted as whole ones, as no efficiency is known or none is to count.
     """
 
     end_us: int = 0

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from jigsaw_opt.errors import JigsawError, UsageError, missing_option
 from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.scheduling.allocation import Decision, Share
-from jigsaw_opt.scheduling.performance.protocol import GOODPUT
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.policy import JobState, Observation
 from jigsaw_opt.scheduling.policy_at_work import InvariantError, PolicyAtWork, check_shares
@@ -102,7 +101,7 @@ class Simulation:
         self._failing.check(self._event_log.held.at(self.now_us), self.outcome.losses, self.now_us)
         self.outcome.jobs.sort(key=lambda record: record.index)
         self.outcome.end_us = self.now_us
-        self.outcome.raw_models = tuple(self._under_way.raw_models) if self.setting.efficiency == GOODPUT else ()
+        self.outcome.raw_models = tuple(self._under_way.raw_models)
         return self.outcome
 
     # Putting aside ------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
+from jigsaw_opt.scheduling.performance.protocol import RAW
 from jigsaw_opt.simulation.engine.outages import down_gpu_us
 from jigsaw_opt.simulation.engine.records import JobRecord, SimulationOutcome
 from jigsaw_opt.simulation.engine.setting import Setting
@@ -84,9 +85,9 @@ class SimulationSummary:
 def with_efficiency(name: str, efficiency: str, raw_models: Sequence[str], key: str = "") -> str:
     """Return what a measure is called, and for cluster efficiency what iterations counted for.
 
-    `raw_models`: models counted raw where others are not. `key`: its field, where `name` is another word for it.
+    `raw_models`: models counted raw. `key`: its field, where `name` is another word for it.
     """
-    raw = f"; {counted(len(raw_models), 'model')} raw" if raw_models else ""
+    raw = f"; {counted(len(raw_models), 'model')} raw" if raw_models and efficiency != RAW else ""
     return f"{name} ({efficiency}{raw})" if (key or name) == "cluster_efficiency" else name
 
 
@@ -95,8 +96,8 @@ def raw_told(models: Sequence[str]) -> str:
     if not models:
         return ""
     return (
-        f"iterations below full depth count as whole ones for {agreeing(len(models), 'model', 'models')}"
-        f" {', '.join(map(printable, models))}, of which no efficiency is known"
+        f"iterations below full depth of {agreeing(len(models), 'model', 'models')} {', '.join(map(printable, models))}"
+        " count as whole ones, as no efficiency weighs them, so accuracy may fall unseen; see docs/training-loop.md"
     )
 
 
