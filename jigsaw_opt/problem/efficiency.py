@@ -159,16 +159,8 @@ def goodput_levels(efficiency: Efficiency, times: Sequence[int], workers: int) -
 
     The method of Dinkelbach (1967): with the best ratio so far as the price of time, the numbers of contributors by
     bucket, which never rise, are a path of most progress less price; done when no path is better. A round takes
-    workers times buckets steps. Somebody goes to full depth, and all do where nothing is better.
-
-    Parameters
-    ----------
-    efficiency
-        What an iteration is worth.
-    times
-        Time of a block by level, in any unit, at least 1.
-    workers
-        Number of workers, from 1.
+    workers times buckets steps. Somebody goes to full depth, and all do where nothing is better. `times`: time of a
+    block by level, in any unit, at least 1. `workers`: number of workers, from 1.
     """
     found = (len(times),) * workers
     while True:
