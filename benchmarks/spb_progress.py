@@ -33,10 +33,11 @@ from spb.training import Method, Setting, held_out, levels_of, rate_factor
 
 from jigsaw_opt.executor.level_schedule import LevelSchedule
 from jigsaw_opt.executor.models.building import SegmentedModel
-from jigsaw_opt.executor.partial.noise import BucketNoise, GradientNoise, NoiseEstimate
+from jigsaw_opt.executor.partial.noise import GradientNoise, NoiseEstimate
 from jigsaw_opt.executor.profiling.efficiency import average_gradients
 from jigsaw_opt.executor.worker import OPTIMISERS
 from jigsaw_opt.problem.costs import contributors
+from jigsaw_opt.problem.efficiency import MILLION, Efficiency
 from jigsaw_opt.sweeps.intervals import MeanInterval
 from jigsaw_opt.sweeps.record import read_rows
 from jigsaw_opt.text import say_nothing
@@ -49,11 +50,18 @@ LENGTHS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.15, 1.3)
 Levels = Callable[[int], Sequence[int]]
 Factor = Callable[[float, int, int], float]
 """Factor of the rate of a bucket: from the noise scale, the number of contributors, and of workers."""
+
+
+def in_theory(noise: float) -> Efficiency:
+    """The efficiency of a bucket alone; one whose noise is not known has the greatest."""
+    return Efficiency((round(1000 * min(MILLION, noise)),), (1,))
+
+
 STEPS: Mapping[str, Factor] = {
     "as they are": lambda noise, count, workers: 1.0,
     "share^0.5": lambda noise, count, workers: (count / workers) ** 0.5,
     "share": lambda noise, count, workers: count / workers,
-    "best": lambda noise, count, workers: BucketNoise(0, noise, 0.0, 1.0, 1).progress(count, workers),
+    "best": lambda noise, count, workers: in_theory(noise).of_bucket(1, count, workers) / MILLION,
 }
 
 
@@ -146,9 +154,10 @@ def _average(model: SegmentedModel, batches: Sequence[Any], levels: Sequence[int
 
 
 def length_of(loss: float, curve: Sequence[tuple[float, float]]) -> float:
-    """The length at which a falling curve of loss by length comes to a loss, its ends where it never does.
+    """The length at which a falling curve of loss by length comes to a loss, never beyond its ends.
 
-    A loss that is no number is reached at once.
+    A loss above the whole curve, or one that is no number, has the least length that the curve knows, although fewer
+    iterations would do; a loss below the whole curve has the greatest one, although that is too few.
     """
     falling = [(length, min(known for _, known in curve[: at + 1])) for at, (length, _) in enumerate(curve)]
     if not loss < falling[0][1]:

@@ -30,14 +30,17 @@ __all__ = [
     "giver_of",
     "kind_of",
     "malformed",
+    "mismatch",
     "missing_option",
     "not_together",
     "out_of_range",
     "reason_of",
+    "require_at_least",
     "spelled_by",
     "unsupported",
     "with_article",
     "wrong_input",
+    "wrong_order",
 ]
 
 _GIVERS = {

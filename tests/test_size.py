@@ -12,7 +12,7 @@ CODE = {
     "checking": (1_270, "every rule of the specification from its definition alone, twice where a phase differs"),
     "cli": (3_840, "29 commands, each with its options, and what they print"),
     "documents": (5_990, "JSON in and out with the path of each problem, and 40 formats of other systems"),
-    "executor": (8_112, "models, exchange, ways of partial training, pipelines, profiles and replay with PyTorch"),
+    "executor": (8_001, "models, exchange, ways of partial training, pipelines, profiles and replay with PyTorch"),
     "formulations": (3_750, "the ILP, the CP-SAT models, and the programs of Gavel, Sia, Muri and packing"),
     "instances": (2_560, "families, bundled sets and best known values"),
     "planning": (6_365, "partition, pipelines, burst, fill, shifts and objective over progress, each with its bound"),

@@ -1,13 +1,14 @@
 """A job whose workers take turns on one replica in one process, with the arithmetic of blocks and exchange.
 
 After each exchange all workers have the same gradients, so their parameters and optimisers stay equal and one
-replica stands for all: what many workers would learn can be found with the memory of one.
+replica stands for all: what many workers would learn can be found with one, and a gradient of each worker.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import torch
@@ -19,8 +20,8 @@ from jigsaw_opt.executor.exchange.compression import BLOCK, CompressedExchange, 
 from jigsaw_opt.executor.exchange.local_steps import contributor_mean
 from jigsaw_opt.executor.models.building import SegmentedModel
 from jigsaw_opt.executor.models.zoo.network import Batch
+from jigsaw_opt.executor.partial.averaging import contributor_share
 from jigsaw_opt.executor.partial.steps import AdaptedSteps
-from jigsaw_opt.executor.partial.weights import GradientWeights, contributor_share
 
 
 class Emulation:
@@ -35,27 +36,22 @@ class Emulation:
         model: SegmentedModel,
         optimiser: torch.optim.Optimizer,
         averaging: Averaging = Averaging.AVG_W_COUNT,
-        kept_decay: float = 0.0,
         hook: CompressedExchange | None = None,
         average_every: int = 1,
     ) -> None:
-        is_weighted = kept_decay > 0 or hook is not None
-        if (is_weighted and average_every > 1) or ((is_weighted or average_every > 1) and averaging is Averaging.AVG):
-            raise ValueError("local steps, and means over all workers, go with neither of the others")
+        if average_every > 1 and (hook is not None or averaging is Averaging.AVG):
+            raise ValueError("local steps go with neither hooks nor means over all workers")
         self.model, self.optimiser, self.averaging = model, optimiser, averaging
         self.buckets = GradientBuckets(model)
         self._levels: Sequence[int] = ()
         self._samples: Sequence[int] = ()
-        self._weights = GradientWeights(kept_decay)
-        self._kept: dict[tuple[int, int], Tensor] = {}
         self._hook = None if hook is None else EmulatedHook(hook)
         self._local = LocalWorkers(model, optimiser, average_every) if average_every > 1 else None
-        self._iteration = 0
 
-    def adapt(self, rate_power: float, count_samples: bool) -> None:
+    def adapt(self, rate_power: float) -> None:
         """Have the optimiser's steps depend on contributors, as `PartialBackprop.adapt`; a group has one bucket."""
         of = {p: bucket for bucket, own in enumerate(self.model.buckets, 1) for p in own}
-        AdaptedSteps(self.optimiser, of, self._share, rate_power, count_samples)
+        AdaptedSteps(self.optimiser, of, self._share, rate_power)
 
     def _share(self, bucket: int) -> float:
         return contributor_share(self._levels, self._samples, bucket)
@@ -67,22 +63,16 @@ class Emulation:
 
         `samples`: of which the gradient of each worker is a mean; None where they count alike.
         """
-        counted = self._local is None and self.averaging is Averaging.AVG_W_COUNT
-        assert samples is None or counted, "local steps, and means over all workers, count no samples"
+        assert samples is None or self._local is None, "local steps count no samples"
         self._levels, self._samples = levels, samples or [1] * len(levels)
         if self._local is not None:
             return self._local_steps(self._local, levels, batches)
-        if samples is not None or self._weights.decay or self._hook is not None:
-            losses = self._weighted(batches)
-        else:
-            self.buckets.begin(self.model.depth, _nobody)
-            losses = [self.model.backpropagate(batch, level) for level, batch in zip(levels, batches, strict=True)]
-            for bucket in range(1, self.model.depth + 1):
-                for buffer in self.buckets.of(bucket):
-                    buffer.div_(max(1, self.averaging.divisor(levels, bucket)))
-        pieces = ((bucket, own) for bucket in range(1, self.model.depth + 1) for own in self.buckets.of(bucket))
-        self._weights.note(self._iteration, levels, self._samples, pieces)
-        self._iteration += 1
+        losses, parts = self._backpropagated(batches)
+        for bucket, own in parts.items():
+            mean = reduce(Tensor.add_, own.values()) if self._hook is None else self._hook.total(bucket, own)
+            parameters = self.model.buckets[bucket - 1][::-1]
+            for parameter, piece in zip(parameters, mean.split([p.numel() for p in parameters]), strict=True):
+                _gradient(parameter).copy_(piece.view_as(parameter))
         self._step(max(levels))
         return torch.stack(losses)
 
@@ -94,24 +84,23 @@ class Emulation:
         for parameter, gradient in unreached.items():
             parameter.grad = gradient
 
-    def _weighted(self, batches: Sequence[Batch]) -> list[Tensor]:
-        """Leave weighted means over the workers in the buffers, also of gradients that are kept; return losses."""
-        backwards = {bucket: own[::-1] for bucket, own in enumerate(self.model.buckets, 1) if own}
-        losses = []
+    def _backpropagated(self, batches: Sequence[Batch]) -> tuple[list[Tensor], dict[int, dict[int, Tensor]]]:
+        """Return losses, and by bucket and contributor the part of the mean gradient, from the output to the input."""
+        losses: list[Tensor] = []
+        parts: defaultdict[int, dict[int, Tensor]] = defaultdict(dict)
         for worker, (level, batch) in enumerate(zip(self._levels, batches, strict=True)):
             self.buckets.begin(self.model.depth, _nobody)
             losses.append(self.model.backpropagate(batch, level))
-            for bucket, parameters in backwards.items():
-                if level >= bucket:
-                    self._kept[worker, bucket] = torch.cat([_gradient(p).flatten() for p in parameters])
-        for bucket, parameters in backwards.items():
-            weights = self._weights.of(self._iteration, self._levels, self._samples, bucket)
-            parts = {k: self._kept[k, bucket] * (own / sum(weights)) for k, own in enumerate(weights) if own}
-            if parts:
-                mean = torch.stack([*parts.values()]).sum(0) if self._hook is None else self._hook.total(bucket, parts)
-                for parameter, piece in zip(parameters, mean.split([p.numel() for p in parameters]), strict=True):
-                    _gradient(parameter).copy_(piece.view_as(parameter))
-        return losses
+            for bucket, parameters in enumerate(self.model.buckets[:level], 1):
+                if parameters:
+                    weight = self._samples[worker] / self._divisor(bucket)
+                    parts[bucket][worker] = torch.cat([_gradient(p).flatten() for p in parameters[::-1]]).mul_(weight)
+        return losses, parts
+
+    def _divisor(self, bucket: int) -> int:
+        """Return the number of samples of the contributors, or of all workers."""
+        own, is_of_all = zip(self._samples, self._levels, strict=True), self.averaging is Averaging.AVG
+        return sum(n for n, level in own if is_of_all or level >= bucket)
 
     def _local_steps(self, local: LocalWorkers, levels: Sequence[int], batches: Sequence[Batch]) -> Tensor:
         losses = []

@@ -37,10 +37,10 @@ class Method:
 
     In per cent are `warm_up`, the share of iterations at full depth at the beginning, `always_full`, that of workers at
     full depth under ``free`` and ``two_level``, `mean_depth`, and `freeze_from`, the share of iterations after which
-    parts are frozen, 0 for never. `full_every` is that of `LevelSchedule`. `rate_power` and `count_samples` are those
-    of `PartialBackprop.adapt`, and `kept_decay` that of `PartialBackprop`. With `larger_batches`, workers draw as many
-    samples as make their blocks take equally long, if a backward pass takes twice as long as a forward pass.
-    `hook` names one of `HOOKS`, which exchanges gradients. `average_every` is that of `PartialBackprop`.
+    parts are frozen, 0 for never. `full_every` is that of `LevelSchedule`. `rate_power` is that of
+    `PartialBackprop.adapt`. With `larger_batches`, workers draw as many samples as make their blocks take equally long,
+    if a backward pass takes twice as long as a forward pass. `hook` names one of `HOOKS`, which exchanges gradients.
+    `average_every` is that of `PartialBackprop`.
     """
 
     rule: Rule = "staircase"
@@ -49,11 +49,9 @@ class Method:
     warm_up: int = 0
     always_full: int = 0
     rate_power: float = 0
-    count_samples: bool = False
     full_every: int = 0
     freeze_from: int = 0
     mean_depth: int = 0
-    kept_decay: float = 0
     larger_batches: bool = False
     hook: str = ""
     average_every: int = 1
@@ -133,19 +131,15 @@ def _learner(
     chosen: Optimiser, run: Run, model: SegmentedModel
 ) -> tuple[Emulation, torch.optim.lr_scheduler.LRScheduler]:
     recipe, method = _recipe(chosen, run.rate), run.method
-    groups = [{"params": own} for own in model.buckets if own] if _is_adapted(method) else model.parameters()
+    groups = [{"params": own} for own in model.buckets if own] if method.rate_power else model.parameters()
     optimiser = OPTIMISERS[recipe.optimiser](groups, **recipe.options)
     factor = partial(rate_factor, run.iterations if run.setting.rise_and_fall else 0)
     rates = torch.optim.lr_scheduler.LambdaLR(optimiser, factor)
-    options = (Averaging(method.averaging), method.kept_decay, HOOKS[method.hook](), method.average_every)
+    options = (Averaging(method.averaging), HOOKS[method.hook](), method.average_every)
     emulation = Emulation(model, optimiser, *options)
-    if _is_adapted(method):
-        emulation.adapt(method.rate_power, method.count_samples)
+    if method.rate_power:
+        emulation.adapt(method.rate_power)
     return emulation, rates
-
-
-def _is_adapted(method: Method) -> bool:
-    return method.rate_power > 0 or method.count_samples
 
 
 def _recipe(optimiser: Optimiser, rate: float) -> TrainingRecipe:

@@ -62,7 +62,6 @@ def test_runs_repeat_and_methods_differ_only_after_the_warm_up() -> None:
     ways = (
         *(Method(hook=name) for name in HOOKS if name),
         Method(average_every=2),
-        Method(kept_decay=0.5),
         Method(larger_batches=True),
         Method("uniform", rate_power=0.5),
         Method(),
@@ -76,7 +75,7 @@ def test_runs_repeat_and_methods_differ_only_after_the_warm_up() -> None:
 def test_a_key_names_what_is_not_as_it_was_at_first() -> None:
     old = "rule='staircase', assignment='rotation', averaging='avg_w_count', warm_up=0, always_full=0"
     assert repr(Method()) == f"Method({old})"
-    assert repr(Method(kept_decay=0.5)) == f"Method({old}, kept_decay=0.5)"
+    assert repr(Method(rate_power=0.5)) == f"Method({old}, rate_power=0.5)"
 
 
 def test_no_file_that_is_held_out_is_trained_on(seed: int = 3) -> None:

@@ -87,7 +87,14 @@ def _stated_blocks(subject: Subject, workers: int, repeats: int) -> dict[str, li
 @pytest.mark.slow
 def test_the_ways_with_levels_alone_are_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spb.design.measure_blocks", _stated_blocks)
-    ways = ("smaller batch", "rotation", "rotation, equal time", "frozen from the middle", "kept gradients", "sharded")
+    ways = (
+        "smaller batch",
+        "rotation",
+        "rotation, equal time",
+        "frozen from the middle",
+        "rates by contributors",
+        "sharded",
+    )
     subject = replace(
         SUBJECTS["sources-gpt"], arguments=SMALL, iterations=20, rates=(0.001,), seeds=2, comparisons=ways
     )

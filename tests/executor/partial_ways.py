@@ -34,7 +34,6 @@ class Way:
     optimiser: str = "sgd"
     schedule: Any = None
     adapt: Any = None
-    kept: float = 0.0
     samples: Sequence[int] | None = None
     hook: Callable[[], CompressedExchange | None] = lambda: None
     every: int = 1
@@ -56,26 +55,20 @@ def largest() -> TopK:
 WAYS = {
     "plain": Way(),
     "rates": Way(adapt={"rate_power": 1.0}),
-    "sgd counts samples": Way(adapt={"count_samples": True}),
-    "nesterov counts samples": Way("nesterov", adapt={"rate_power": 0.0, "count_samples": True}),
-    "adam counts samples": Way("adam", adapt={"count_samples": True}),
-    "kept": Way(kept=0.5),
-    "kept for ever": Way("adam", {"rule": "two_level", "full_every": 3}, {"rate_power": 1.0}, kept=1.0),
-    "kept while freezing": Way(schedule={"freeze_from": 3, "iterations": STEPS}, kept=0.9, samples=(1, 3)),
     "samples": Way(samples=(3, 1)),
-    "samples counted": Way("nesterov", adapt={"count_samples": True}, samples=(2, 5)),
+    "samples, adapted": Way("nesterov", adapt={}, samples=(2, 5)),
+    "samples while freezing": Way(schedule={"freeze_from": 3, "iterations": STEPS}, samples=(1, 3)),
     "uniform": Way(schedule={"rule": "uniform"}),
-    "two levels": Way("adam", {"rule": "two_level", "mean_depth": Fraction(3, 4)}, {"count_samples": True}),
+    "two levels": Way("adam", {"rule": "two_level", "mean_depth": Fraction(3, 4)}, {}),
     "full depth now and then": Way(schedule={"full_every": 3}, adapt={"rate_power": 0.5}),
     "largest": Way(hook=largest),
-    "largest of kept": Way("adam", kept=0.5, hook=largest),
     "largest of samples": Way(samples=(3, 1), hook=largest),
-    "largest, adapted": Way("nesterov", adapt={"count_samples": True}, kept=0.9, samples=(1, 3), hook=largest),
+    "largest, adapted": Way("nesterov", adapt={}, samples=(1, 3), hook=largest),
     "8 bits": Way(hook=EightBit),
-    "8 bits, adapted": Way(adapt={"rate_power": 1.0}, kept=0.9, samples=(1, 3), hook=EightBit),
+    "8 bits, adapted": Way(adapt={"rate_power": 1.0}, samples=(1, 3), hook=EightBit),
     "local steps": Way(every=3),
     "local steps, two levels": Way("adam", {"rule": "two_level", "full_every": 3}, every=2),
-    "freezing": Way("nesterov", {"freeze_from": 2, "iterations": STEPS, "full_every": 2}, {"count_samples": True}),
+    "freezing": Way("nesterov", {"freeze_from": 2, "iterations": STEPS, "full_every": 2}, {}),
 }
 
 
@@ -87,7 +80,7 @@ def trained(way: Way) -> Tensor:
     """Parameters after a training in this process, one of a group."""
     own = tiny()
     cuts = [f"segments.{own.model.cut(level)}" for level in range(1, own.model.depth)]
-    model = PartialBackprop(own.model, cuts, way.levels(own.model.depth), kept_decay=way.kept, average_every=way.every)
+    model = PartialBackprop(own.model, cuts, way.levels(own.model.depth), average_every=way.every)
     if (hook := way.hook()) is not None:
         model.register_comm_hook(None, hook)
     model.prepare(batch_of(own, dist.get_rank(), 0)[0])
@@ -111,9 +104,9 @@ def emulated(way: Way) -> Tensor:
     own = tiny()
     schedule = way.levels(own.model.depth)
     optimiser, rates = way.optimiser_of([{"params": bucket} for bucket in own.model.buckets if bucket])
-    emulation = Emulation(own.model, optimiser, kept_decay=way.kept, hook=way.hook(), average_every=way.every)
+    emulation = Emulation(own.model, optimiser, hook=way.hook(), average_every=way.every)
     if way.adapt is not None:
-        emulation.adapt(**{"rate_power": 0.5, "count_samples": False} | way.adapt)
+        emulation.adapt(**{"rate_power": 0.5} | way.adapt)
     for iteration in range(STEPS):
         batches = [batch_of(own, worker, iteration) for worker in range(WORKERS)]
         samples = None if way.samples is None else [way.samples[(at + iteration) % WORKERS] for at in range(WORKERS)]

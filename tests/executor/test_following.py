@@ -94,11 +94,6 @@ def noted(clock: ReplayClock) -> Iterator[dict[str, Any]]:
         PlanTurns.transfer = transfer  # type: ignore[method-assign]
 
 
-def options(job: str, groups: dict[str, Any]) -> dict[str, Any]:
-    """One job keeps gradients, too."""
-    return {"process_group": groups[job], "kept_decay": 0.5 if job == "a" else 0.0}
-
-
 def weighted(job: str, rank: int, model: PartialBackprop) -> PartialBackprop:
     """Have the workers of one job count by their samples, and those of the other send gradients of 8 bits."""
     model.samples = 1 + rank if job == "a" else None
@@ -114,9 +109,9 @@ def follow(instance: Instance, plan: Plan, meet: str | None, steps: dict[str, in
     job = "a" if rank < 2 else "b"
     clock = ReplayClock(dist.new_group(backend="gloo"))
     with noted(clock) as moments, following(plan, instance, job, process_group=groups[job], meet=meet) as part:
-        model = weighted(job, rank, PartialBackprop(network(), CUTS, levels=part, **options(job, groups)))
+        model = weighted(job, rank, PartialBackprop(network(), CUTS, levels=part, process_group=groups[job]))
         losses = train(job, model, steps[job])
-    free = weighted(job, rank, PartialBackprop(network(), CUTS, levels=part, **options(job, groups)))
+    free = weighted(job, rank, PartialBackprop(network(), CUTS, levels=part, process_group=groups[job]))
     assert losses == train(job, free, steps[job])
     return moments, losses, part.gpus[rank % 2]
 

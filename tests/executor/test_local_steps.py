@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any, cast
@@ -97,13 +98,15 @@ def loaded(waits: bool) -> list[float]:
 
 
 def set_back() -> list[Any]:
-    """What is told where another iteration is set within local steps, and the numbers after an average."""
+    """What is told of another iteration and of a pickled wrapper within local steps, and numbers after an average."""
     model = jigsaw_opt.PartialBackprop(Slopes(), ["late"], "full", average_every=4)
     optimiser = torch.optim.SGD(model.parameters(), 0.5)
     train(model, optimiser, 6)
     told_of = [told(lambda number=number: setattr(model, "iteration", number)) for number in (0, 5, 9)]
+    told_of.append(told(lambda: pickle.dumps(model)))
     model.iteration = 6
     model.average_parameters()
+    assert pickle.loads(pickle.dumps(model)).iteration == 6
     model.iteration = 0
     train(model, optimiser, 3)
     model.average_parameters()
@@ -217,8 +220,6 @@ def test_what_does_not_go_with_local_steps_is_refused() -> None:
         model.register_comm_hook(None, jigsaw_opt.EightBit())
     with misuse("not-together join", naming=("leave out join",)), model.join():
         pass
-    with misuse("not-together kept_decay"):
-        jigsaw_opt.PartialBackprop(network, ["1"], average_every=2, kept_decay=0.5)
 
 
 class EveryTurn:

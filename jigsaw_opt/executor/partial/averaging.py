@@ -27,8 +27,8 @@ from jigsaw_opt.problem.costs import contributors
 Turn = Callable[[int, bool, bool], AbstractContextManager[None]]
 """Makes the turn of the exchange of a run: from its bucket, and whether it is the bucket's first and last one."""
 
-Weigh = Callable[[int, Sequence[int]], list[float]]
-"""Returns the weight of each worker's gradient of a bucket, which is 0 for no gradient, at the workers' levels."""
+Factor = Callable[[int, Sequence[int]], float]
+"""Returns by what this worker multiplies its gradient of a bucket before the exchange, at the workers' levels."""
 
 RUN_BYTES = 25 * 2**20
 """Most gradient bytes of one exchange, if it has more than one parameter: as in `DistributedDataParallel`."""
@@ -86,7 +86,6 @@ class ParameterRun:
         self.flat, self._views = flat_gradients(self._parameters, marks)
         self._numbers, self._marks = self.flat[:-marks], self.flat[-marks:]
         self.own_square = 0.0
-        self._kept: Tensor | None = None
 
     def index(self) -> int:
         """Return the number of the piece in this backward pass, from 0."""
@@ -116,8 +115,8 @@ class ParameterRun:
         """Overwrite the flat gradients."""
         self._numbers.copy_(buffer)
 
-    def fill(self, is_measured: bool, is_kept: bool) -> None:
-        """Write this worker's gradients, and on request their squared length; keep a copy if they are to be kept."""
+    def fill(self, is_measured: bool) -> None:
+        """Write this worker's gradients, and on request their squared length."""
         own = [p.grad for p in self._parameters]
         there = [(view, grad) for view, grad in zip(self._views, own, strict=True) if grad is not None]
         if any(grad.layout is not torch.strided for _, grad in there):
@@ -128,19 +127,6 @@ class ParameterRun:
             torch._foreach_copy_([view for view, _ in there], [grad for _, grad in there])
         length = squared_length(self._numbers) if is_measured else 0.0
         self._marks.copy_(torch.tensor([*(grad is not None for grad in own), length]))
-        if is_kept and self.bucket > 1:  # bucket 1 has a gradient of every worker in every iteration
-            self._kept = self.flat.clone() if self._kept is None else self._kept.copy_(self.flat)
-
-    def weigh(self, weights: Sequence[float], worker: int, is_own: bool) -> list[int]:
-        """Have the mean over those who take part be the weighted one; return levels at which they do.
-
-        `is_own`: whether this worker has a gradient of this pass, or gives the one that it has kept.
-        """
-        if weights[worker]:
-            if not is_own and self._kept is not None:
-                self.flat.copy_(self._kept)
-            self._numbers.mul_(weights[worker] * sum(weight > 0 for weight in weights) / sum(weights))
-        return [self.bucket if weight else 0 for weight in weights]
 
     def exchange(self, exchange: GradientExchange, levels: Sequence[int], hook: CommunicationHook | None) -> None:
         """Exchange what is written, with the other workers, or write zeros; in the thread of transfers.
@@ -207,7 +193,7 @@ class GradientAverage:
     the ranks that have no batch left, which count as if their level were 0. Raises where the processes do not do the
     same, and nothing is sent. `turn`: what the exchange of each run waits for; None for nothing. `hook`: what exchanges
     gradients in place of the exchange; None for none. `is_measured`: whether the lengths of gradients are exchanged as
-    well. `weigh`: weights in the mean; None for all alike. `is_kept`: whether this worker's gradients are kept.
+    well. `factor`: of this worker's gradients; None for 1.
     """
 
     runs: Sequence[ParameterRun]
@@ -218,8 +204,7 @@ class GradientAverage:
     turn: Turn | None = None
     hook: CommunicationHook | None = None
     is_measured: bool = False
-    weigh: Weigh | None = None
-    is_kept: bool = False
+    factor: Factor | None = None
 
     def __post_init__(self) -> None:
         # Of buckets that its backward pass does not reach, this worker only receives: it waits for no gradient of them.
@@ -295,7 +280,7 @@ class GradientAverage:
         run = self.runs[at]
         if run.bucket <= self.level:
             # Others learn by it that gradients never come.
-            run.flat.fill_(torch.nan) if self._has_failed else run.fill(self.is_measured, self.is_kept)
+            run.flat.fill_(torch.nan) if self._has_failed else run.fill(self.is_measured)
         elif not contributors(self.levels, run.bucket):
             run.flat.zero_()
         self._sent.append(send(partial(self._transfer, at), run.stream))
@@ -309,15 +294,32 @@ class GradientAverage:
         is_first = not at or self.runs[at - 1].bucket < own
         is_last = at + 1 == len(self.runs) or self.runs[at + 1].bucket > own
         with nullcontext() if self.turn is None else self.turn(own, is_first, is_last):
-            if self.weigh is not None:
-                weights, worker = self.weigh(own, levels), self.exchange.ranks.index(dist.get_rank())
-                levels = self.runs[at].weigh(weights, worker, own <= self.level)
+            if self.factor is not None and own <= self.level:
+                self.runs[at].buffer().mul_(self.factor(own, levels))
             self.runs[at].exchange(self.exchange, levels, self.hook)
 
 
 def without(levels: Sequence[int], ended: frozenset[int]) -> list[int]:
     """Return levels of workers, 0 of those that have no batch left."""
     return [0 if rank in ended else level for rank, level in enumerate(levels)]
+
+
+def contributor_share(levels: Sequence[int], samples: Sequence[int], bucket: int) -> float:
+    """Return the share of the samples whose workers reach a bucket; a worker without a batch has level 0.
+
+    `levels, samples`: of each worker.
+    """
+    total = sum(n for n, level in zip(samples, levels, strict=True) if level)
+    return sum(n for n, level in zip(samples, levels, strict=True) if level >= bucket) / total
+
+
+def sample_factor(levels: Sequence[int], samples: Sequence[int], bucket: int, worker: int) -> float:
+    """Return by what a contributor multiplies its gradient, so that the mean over contributors is one over samples.
+
+    `levels, samples`: of each worker.
+    """
+    reached = [n for n, level in zip(samples, levels, strict=True) if level >= bucket]
+    return samples[worker] * len(reached) / sum(reached)
 
 
 @torch.no_grad()

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from jigsaw_opt.errors import out_of_range, wrong_order
 from jigsaw_opt.executor.partial.parts import aligned
-from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.efficiency import PAYOFF_HEADS, Efficiency, Payoff, payoffs
 
 KEEP = 0.99
@@ -47,12 +46,6 @@ class BucketNoise:
     estimates: int
     alone: bool = False
 
-    def progress(self, count: float, workers: int) -> float:
-        """Return the progress by a mean over `count` contributors, beside one over all `workers`, from 0 to 1."""
-        if not count or self.noise_scale == inf:
-            return count / workers
-        return count * (workers + self.noise_scale) / (workers * (count + self.noise_scale))
-
 
 @dataclass(frozen=True, slots=True)
 class NoiseEstimate:
@@ -78,17 +71,15 @@ class NoiseEstimate:
         """Return how far an iteration with these levels gets, beside one at full depth, from 0 to 1.
 
         It is the mean over the buckets by their weights, where each number of contributors has the best rate for it
-        (McCandlish et al. 2018, equation 2.10). There may be other numbers of workers than in the training. `batch`:
+        (`Efficiency.progress`, of `rounded`). There may be other numbers of workers than in the training. `batch`:
         share of its batch that each worker takes. Raises `UsageError` if some bucket has no estimate yet, no gradient
         exceeds its noise, or a level is out of range.
         """
-        self._require_known()
+        efficiency = self.rounded()
         if not levels or not all(1 <= level <= len(self.buckets) for level in levels):
             told = f"levels are one or more integers from 1 to {len(self.buckets)}, one for each worker"
             raise out_of_range("levels", f"{told}, not {list(levels)}")
-        counts = [batch * contributors(levels, own.bucket) for own in self.buckets]
-        gained = (own.weight * own.progress(c, len(levels)) for own, c in zip(self.buckets, counts, strict=True))
-        return sum(gained) / sum(own.weight for own in self.buckets)
+        return efficiency.progress(levels, Fraction(batch)) / efficiency.most
 
     def rounded(self) -> Efficiency:
         """Return what a model of an instance says of it, in whole numbers; raise `UsageError` as `progress`."""

@@ -1,4 +1,4 @@
-"""Steps of an optimiser that depend on how many workers contribute to each bucket.
+"""Rates of an optimiser that depend on how many workers contribute to each bucket.
 
 A bucket's share ``s`` is the part of an iteration's samples that its gradient is a mean of: contributors / workers.
 """
@@ -6,30 +6,26 @@ A bucket's share ``s`` is the part of an iteration's samples that its gradient i
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from weakref import WeakSet
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from jigsaw_opt.errors import UsageError, mismatch, out_of_range, unsupported
 from jigsaw_opt.executor.partial.module_wrapper import ModuleWrapper
 from jigsaw_opt.executor.partial.parts import Description, ModelParts, describe
 from jigsaw_opt.executor.partial.workers import Workers
 
-_COUNTING = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
-"""Optimisers whose moments are known to count samples right."""
 _adapted: WeakSet[torch.optim.Optimizer] = WeakSet()
 
 
 class AdaptedSteps:
-    """Hooks of an optimiser that change rate and moments of each group for one step, and then put them back.
+    """Hooks of an optimiser that change the rate of each group for one step, and then put it back.
 
     `buckets`: bucket of each parameter; other parameters are left alone. `share`: the share of a bucket, by its number,
-    in the gradients that are there. `rate_power`: the rate is multiplied by ``s ** rate_power``. `count_samples`:
-    whether a moment decays by ``beta ** s``, and a gradient weighs in it as much as its samples.
+    in the gradients that are there. `rate_power`: the rate is multiplied by ``s ** rate_power``.
     """
 
     def __init__(
@@ -38,18 +34,13 @@ class AdaptedSteps:
         buckets: Mapping[nn.Parameter, int],
         share: Callable[[int], float],
         rate_power: float,
-        count_samples: bool,
     ) -> None:
         if not 0 <= rate_power <= 1:
             raise out_of_range("rate_power", f"a power of the share is 0 to 1, not {rate_power}")
-        if count_samples and not isinstance(optimiser, _COUNTING):
-            names = ", ".join(kind.__name__ for kind in _COUNTING)
-            raise unsupported("count_samples", f"{type(optimiser).__name__} cannot count samples; these can: {names}")
         if optimiser in _adapted:
             raise UsageError("the optimiser is adapted already", code="duplicate-name", path="optimizer")
-        self._buckets, self._share = buckets, share
-        self._power, self._counts = rate_power, count_samples
-        self._undo: list[Callable[[], object]] = []
+        self._buckets, self._share, self._power = buckets, share, rate_power
+        self._changed: list[tuple[dict[str, Any], Any]] = []
         list(self._groups(optimiser))
         optimiser.register_step_pre_hook(self._before)
         optimiser.register_step_post_hook(self._put_back)
@@ -65,54 +56,19 @@ class AdaptedSteps:
             if own:
                 yield group, own.pop()
 
-    @torch.no_grad()
     def _before(self, optimiser: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if any(given is not None for given in (*args[1:], kwargs.get("closure"))):
             raise unsupported("closure", "an adapted optimiser steps with gradients that are there, without a closure")
         self._put_back()  # a step that failed left its changes
         for group, bucket in self._groups(optimiser):
-            share = self._share(bucket)
-            if not 0 < share < 1:
-                continue  # with no contributor there is no gradient, and no step
-            self._change(group, lr=group["lr"] * share**self._power)
-            if self._counts:
-                own = [p for p in group["params"] if p.grad is not None]
-                if "betas" in group:
-                    self._count_in_adam(group, share, [optimiser.state[p] for p in own])
-                else:
-                    self._count_in_sgd(group, share, own)
+            self._changed.append((group, group["lr"]))
+            # Without a contributor there is no gradient, but one that somebody has not cleared.
+            group["lr"] = group["lr"] * (self._share(bucket) or 1.0) ** self._power
 
-    def _change(self, group: dict[str, Any], **values: Any) -> None:
-        self._undo.append(partial(group.update, {name: group[name] for name in values}))
-        group.update(values)
-
-    def _count_in_sgd(self, group: dict[str, Any], share: float, own: Sequence[nn.Parameter]) -> None:
-        """Have weights of gradients sum up to 1 / (1 - momentum), as at full depth."""
-        decay = group["momentum"] ** share
-        weight: Any = share if decay == 1 else (1 - decay) / (1 - group["momentum"])  # its limit where nothing decays
-        self._change(group, momentum=decay, weight_decay=group["weight_decay"] * weight)
-        for parameter in own:
-            self._undo.append(partial(setattr, parameter, "grad", parameter.grad))
-            parameter.grad = parameter.grad * weight
-
-    def _count_in_adam(self, group: dict[str, Any], share: float, states: Sequence[Mapping[str, Any]]) -> None:
-        """Have the step that corrects the bias of the moments be the sum of the shares so far."""
-        self._change(group, betas=tuple(beta**share for beta in group["betas"]))
-        for state in states:
-            if "step" in state:
-                state["step"].div_(share)
-            self._undo.append(partial(_scale_step, state, share))
-
-    @torch.no_grad()
     def _put_back(self, *_: object) -> None:
-        for undo in reversed(self._undo):
-            undo()
-        self._undo.clear()
-
-
-def _scale_step(state: Mapping[str, Tensor], share: float) -> None:
-    if "step" in state:
-        state["step"].mul_(share)
+        for group, rate in self._changed:
+            group["lr"] = rate
+        self._changed.clear()
 
 
 class StepAdapting(ModuleWrapper, ABC):
@@ -235,8 +191,8 @@ class StepAdapting(ModuleWrapper, ABC):
         groups = [[p for p, own in parts.buckets.items() if own == b + 1] for b in range(parts.depth)]
         return [{"params": group} for group in groups if group]
 
-    def adapt(self, optimizer: torch.optim.Optimizer, rate_power: float = 0.5, count_samples: bool = False) -> None:
-        """Have each step of an optimiser depend on the share of the workers that contribute to a bucket.
+    def adapt(self, optimizer: torch.optim.Optimizer, rate_power: float = 0.5) -> None:
+        """Have the rate of each step of an optimiser depend on the share of the workers that contribute to a bucket.
 
         For the time of a step, the learning rate of a group whose bucket ``c`` of ``w`` workers reach is multiplied by
         ``(c / w) ** rate_power``. Between steps rates are as they were, so schedules go on as without. Where workers
@@ -249,15 +205,11 @@ class StepAdapting(ModuleWrapper, ABC):
         rate_power
             0 to 1: 0 keeps rates; 1/2 gives a step by SGD the variance that it has at full depth; 1 keeps the ratio of
             rate to samples, so the noise for an equal way.
-        count_samples
-            Whether moments count samples: momentum and betas become ``beta ** (c / w)``, and gradients weigh as much
-            as their samples. For `SGD`, `Adam` and `AdamW`.
 
         Raises
         ------
         UsageError
-            A number is out of range, a group has several buckets, the optimiser cannot count samples or is adapted
-            already, or the parts are not known yet.
+            The power is out of range, a group has several buckets, the optimiser is adapted already, or the parts are
+            not known yet.
         """
-        buckets = self._known_parts().buckets
-        AdaptedSteps(optimizer, buckets, self._peers.share, rate_power, count_samples)
+        AdaptedSteps(optimizer, self._known_parts().buckets, self._peers.share, rate_power)

@@ -31,7 +31,9 @@ from jigsaw_opt.executor.partial.averaging import (
     GradientAverage,
     ParameterRun,
     broadcast,
+    contributor_share,
     runs_of,
+    sample_factor,
     without,
 )
 from jigsaw_opt.executor.partial.forward_order import ForwardOrder
@@ -41,7 +43,6 @@ from jigsaw_opt.executor.partial.parts import ModelParts, split, split_alike
 from jigsaw_opt.executor.partial.passes import BackwardPass
 from jigsaw_opt.executor.partial.transfers import next_number, own_group, send
 from jigsaw_opt.executor.partial.turns import Turns
-from jigsaw_opt.executor.partial.weights import GradientWeights, contributor_share
 from jigsaw_opt.problem.costs import contributors
 
 _LOCAL = "with average_every above 1 workers exchange no gradients, have whole parameters and do all iterations"
@@ -54,8 +55,7 @@ class Workers:
 
     `group`: their processes; None for the default group, or for a worker alone. `broadcast_buffers`: whether all get
     the buffers of the first one after each backward pass. `noise`: what is told of gradients in each iteration.
-    `kept_decay`: by what the weight of a kept gradient decays; 0 keeps none. `samples`: how many this worker's next
-    gradient is a mean of; None where workers count alike.
+    `samples`: how many this worker's next gradient is a mean of; None where workers count alike.
     `rank, count`: place of this worker among all, from 0, and how many there are. `hook`: what exchanges gradients in
     place of the exchange. `local`: what averages parameters in place of gradients, now and then.
     """
@@ -65,23 +65,18 @@ class Workers:
         group: dist.ProcessGroup | None,
         broadcast_buffers: bool,
         noise: GradientNoise,
-        kept_decay: float,
         average_every: int,
     ) -> None:
-        if kept_decay and noise.every:
-            raise not_together("kept_decay", "with efficiency_every no gradients are kept: leave out kept_decay")
         self.group, self._broadcast_buffers, self.noise = group, broadcast_buffers, noise
         self.rank, self.count = place_in(group)
         self.hook: CommunicationHook | None = None
         self.local = LocalSteps(average_every)
-        if noise.every or kept_decay:
-            self._require_exchange("efficiency_every" if noise.every else "kept_decay")
+        if noise.every:
+            self._require_exchange("efficiency_every")
         self._number = 1
         self._joins = self._join_raises = False
         self._ended: frozenset[int] = frozenset()
         self.samples: int | None = None
-        self._weights = GradientWeights(kept_decay)
-        self._begun: int | None = None  # no backward pass of this iteration has been averaged yet
         self._levels, self._samples = [1] * self.count, [1] * self.count
         self._runs: list[ParameterRun] = []
         self._facts: dict[str, str] = {}
@@ -100,13 +95,11 @@ class Workers:
         self, module: nn.Module, parts: ModelParts, iteration: int, rule: LevelRule, turns: Turns | None
     ) -> None:
         """Average parameters where that is due; raise `UsageError` under FSDP and where a plan is followed."""
-        self.require_cleared([p for p in parts.buckets if p.requires_grad])
         for what, is_there in ("levels", turns), ("samples", self.samples), ("module", is_sharded(module) or None):
             if is_there is not None:
                 self._require_exchange(what)
         if self.count > 1 and self.local.is_due(iteration, parts.buckets):
             self.average_parameters(module, parts, iteration, rule)
-        self._begun = iteration
 
     def average_parameters(self, module: nn.Module, parts: ModelParts, iteration: int, rule: LevelRule) -> None:
         """Average parameters after local steps; raise where the processes are not at the same iteration."""
@@ -152,8 +145,8 @@ class Workers:
         """Raise `UsageError` where the workers have taken steps of their own before this iteration."""
         if self.local.first not in (None, iteration):
             message = (
-                f"the workers' parameters differ at iteration {iteration}: before another one is set, call "
-                "average_parameters() or load_state_dict()"
+                f"the workers' parameters differ at iteration {iteration}: before another one is set or the wrapper "
+                "is pickled, call average_parameters() or load_state_dict()"
             )
             raise wrong_order("iteration", message)
 
@@ -162,14 +155,11 @@ class Workers:
         if self.hook is not None and isinstance(self.hook.hook, CompressedExchange):
             self.hook.hook.forget()
         self.local.forget()
-        self._begun = None
         self.noise.forget_earlier()
-        self._weights = GradientWeights(self._weights.decay)
 
     def train(self, module: nn.Module, parts: ModelParts) -> None:
         """Take account of which parameters of the module are trained now, and of their types and devices."""
         self.noise.forget_earlier()
-        self._weights = GradientWeights(self._weights.decay)
         if self.count > 1:
             self._runs = runs_of(parts.buckets)
             self._facts = {
@@ -195,10 +185,10 @@ class Workers:
 
         `turns`: in which the runs are exchanged; None for at once.
         """
-        forward, weigh = running.forward, self._weights.of
-        is_weighted = self._weights.decay > 0 or self.samples is not None
-        if is_weighted:
-            self._require_one_whole_pass(forward.iteration)
+        forward, is_measured = running.forward, self.noise.is_due(running.forward.iteration)
+        if self.samples is not None and (self._joins or is_measured):
+            told = "workers count alike within join(), and where the noise of gradients is measured: leave out samples"
+            raise not_together("samples", told)
         earlier = [name for name, p in module.named_parameters() if p in running.earlier] if running.earlier else []
         facts = self._pass_facts(module, forward.iteration, forward.levels, earlier)
         return GradientAverage(
@@ -209,25 +199,9 @@ class Workers:
             partial(self._agree, facts, forward.iteration),
             None if turns is None else partial(turns.transfer, forward.iteration),
             self.hook,
-            self.noise.is_due(forward.iteration),
-            (lambda own, left: weigh(forward.iteration, left, self._samples, own)) if is_weighted else None,
-            self._weights.decay > 0,
+            is_measured,
+            None if self.samples is None else (lambda own, left: sample_factor(left, self._samples, own, self.rank)),
         )
-
-    def _require_one_whole_pass(self, iteration: int) -> None:
-        """Raise `UsageError` where weights, or gradients that are kept, would not be those of whole iterations."""
-        if self._joins:
-            raise not_together("join", "within join() no gradients are kept, and workers count alike")
-        if self.samples is not None and self.noise.is_due(iteration):
-            raise not_together("samples", "the noise of gradients is measured where workers count alike")
-        if self._weights.decay and self._begun != iteration:
-            message = "gradients are kept of one averaged backward pass in an iteration, before another one is set"
-            raise unsupported("kept_decay", message)
-
-    def require_cleared(self, trained: Sequence[nn.Parameter]) -> None:
-        """Raise `UsageError` where gradients are kept and those of an earlier iteration are still there."""
-        if self._weights.decay and any(p.grad is not None and bool(p.grad.any()) for p in trained):
-            raise wrong_order("kept_decay", "where gradients are kept, clear those of an iteration before the next one")
 
     def finish(self, module: nn.Module, running: BackwardPass) -> None:
         """Wait for the averages of a backward pass, and send buffers after them."""
@@ -240,9 +214,6 @@ class Workers:
         running.average.finish()
         self._ended = running.average.ended
         self._levels = left = without(forward.levels, self._ended)
-        means = ((run.bucket, run.buffer()) for run in self._runs)
-        self._weights.note(forward.iteration, left, self._samples, means)
-        self._begun = None
         if is_measured:
             for bucket, group in groupby(self._runs, lambda run: run.bucket):
                 runs = list(group)
@@ -309,7 +280,6 @@ class Workers:
         if self._broadcast_buffers:
             facts["broadcast_buffers"] += "".join(f", {name} {tuple(b.shape)}" for name, b in module.named_buffers())
         facts["samples"] = "alike" if self.samples is None else "given"
-        facts["kept gradients"] = str(self._weights)
         facts["parameters in common"] = f"at iteration {self.local.first}"
         facts["communication hook"] = "none" if self.hook is None else self.hook.name
         return facts
@@ -356,4 +326,3 @@ class Workers:
         self.__dict__.update(state)
         self.rank, self.count = place_in(self.group)
         self._levels, self._samples = [1] * self.count, [1] * self.count
-        self._weights = GradientWeights(self._weights.decay)

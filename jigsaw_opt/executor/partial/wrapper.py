@@ -72,9 +72,6 @@ class PartialBackprop(StepAdapting):
     efficiency_every
         0, or after how many iterations, again and again, the noise of the gradients of two iterations is measured, for
         `efficiency`.
-    kept_decay
-        0, or weight of the last own gradient with which a worker stands in the mean of a bucket that it does not reach,
-        at most 1; multiplied by itself for each further iteration. Takes memory for the gradients once more.
     average_every
         1, or after how many iterations, again and again, parameters are averaged in place of gradients.
     process_group
@@ -98,7 +95,6 @@ class PartialBackprop(StepAdapting):
         broadcast_buffers: bool = True,
         debug: int = 0,
         efficiency_every: int = 0,
-        kept_decay: float = 0.0,
         average_every: int = 1,
         process_group: dist.ProcessGroup | None = None,
     ) -> None:
@@ -112,7 +108,7 @@ class PartialBackprop(StepAdapting):
         self._cuts, self._debug, self._synchronise = cuts, debug, True
         depth = (cuts if isinstance(cuts, int) else len(cuts)) + 1
         noise = GradientNoise(depth, efficiency_every)
-        self._peers = Workers(process_group, broadcast_buffers, noise, kept_decay, average_every)
+        self._peers = Workers(process_group, broadcast_buffers, noise, average_every)
         require_trainable(module, PartialBackprop, is_partial=depth > 1 and levels != "full")
         self._levels, self._schedule = levels, (depth, warm_up, granularity, seed)
         self._rule: LevelRule = self._of_levels()
@@ -350,7 +346,8 @@ class PartialBackprop(StepAdapting):
         return copied
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled; raise `UsageError` where the processes or the levels cannot be."""
+        """Return what is pickled; raise `UsageError` within local steps, and where processes or levels cannot be."""
+        self._peers.require_common(self._iteration)
         self._peers.require_picklable()
         require_picklable(self._levels)
         return {name: value for name, value in self._unhooked().items() if name != "_rule"}
