@@ -62,7 +62,7 @@ class ClusterBoard:
             one = job.active
             why = f"It is put aside: {job.aside}." if job.aside else _ON_HOLD * job.on_hold
             jobs[index] = BoardJob(one.job, job.queue, job.held or job.on_hold, why, one.share, one.done, one.work)
-        head = (state.now_us, sequence, policy, shadow)
+        head = (state.now_us, sequence, "fifo" if state.fallen else policy, shadow)
         return cls(head, cluster, servers, state.down, frozenset(state.dead), dict(state.quotas), jobs)
 
     @cached_property

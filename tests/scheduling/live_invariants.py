@@ -16,16 +16,20 @@ from jigsaw_opt.scheduling import (
     GpuFailed,
     JobCancelled,
     JobFinished,
+    JobFrozen,
     JobHeld,
     JobProgressed,
     JobReleased,
     JobRequeued,
     JobRunning,
+    JobStop,
     JobSubmitted,
+    JobThawed,
     LinkDown,
     LinkUp,
     LiveScheduler,
     PlanChange,
+    PolicyBack,
     PriorityChanged,
     QuotaChanged,
     ServerAdded,
@@ -37,6 +41,7 @@ from jigsaw_opt.scheduling import (
 )
 from tests.scheduling.live_cases import CASES, SECOND, MadeJob, in_json, made
 
+MOVES_PER_HOUR = 6
 _MOST_JOBS, _MOST_SERVERS = 14, 6
 
 
@@ -52,6 +57,8 @@ class RunCluster:
         self.adopted: set[str] = set()
         self.gpus: dict[str, tuple[str, ...]] = {}
         self.held: set[str] = set()
+        self.frozen: set[str] = set()
+        self.moved_us: list[int] = []
         self.closed: set[str] = set()
         self.cordoned: set[str] = set()
         self.failed: set[str] = set()
@@ -67,7 +74,7 @@ class RunCluster:
         self.now_us += draw.randrange(60 * SECOND)
         if len(self.jobs) < _MOST_JOBS and (draw.random() < 0.35 or not self.jobs):
             self.count += 1
-            job = self.make(f"j{self.count}", draw)
+            job = replace(self.make(f"j{self.count}", draw), preemptible=draw.choice((None, None, False)))
             if draw.random() < 0.4:
                 return self._running(job)
             if draw.random() < 0.4:
@@ -88,6 +95,8 @@ class RunCluster:
             lambda: JobRequeued(now, name),
             lambda: JobHeld(now, name),
             lambda: JobReleased(now, name),
+            lambda: JobFrozen(now, name),
+            lambda: JobThawed(now, name),
             lambda: PriorityChanged(now, name, draw.randrange(1, 9)),
         ]
         return draw.choice(choices)()
@@ -109,6 +118,7 @@ class RunCluster:
             LinkUp(now, link),
             LinkUp(now, draw.choice(self.links)),
             QuotaChanged(now, "q", draw.choice((None, 2, 8))),
+            PolicyBack(now),
         ]
         return draw.choice(choices)
 
@@ -142,9 +152,11 @@ class RunCluster:
                 del self.jobs[event.job]
                 self.gpus.pop(event.job, None)
                 self.held.discard(event.job)
+                self.frozen.discard(event.job)
             case JobCancelled():
                 del self.jobs[event.job]
                 self.held.discard(event.job)
+                self.frozen.discard(event.job)
             case StartFailed() | JobRequeued():
                 self.gpus.pop(event.job, None)
                 self.failed.update(getattr(event, "gpus", ()))
@@ -152,6 +164,10 @@ class RunCluster:
                 self.held.add(event.job)
             case JobReleased():
                 self.held.discard(event.job)
+            case JobFrozen():
+                self.frozen.add(event.job)
+            case JobThawed():
+                self.frozen.discard(event.job)
             case ServerAdded():
                 self.servers.append(event.server.name)
                 self.links += [link.name for link in event.links]
@@ -174,8 +190,9 @@ class RunCluster:
 
     def carry_out(self, change: PlanChange) -> None:
         """Do what a step tells, and assert that it can be done."""
-        assert not change.failure, change.failure
+        assert not change.failure or "has to stay" in change.failure, change.failure
         assert not change.late
+        self._require_limits(change)
         for stop in change.stops:
             assert self.gpus.pop(stop.job) == stop.gpus and stop.reason
         for move in change.moves:
@@ -200,6 +217,15 @@ class RunCluster:
         running = [self.jobs[name] for name in self.gpus.keys() - self.adopted]
         assert sum(bool(job.array_limit) for job in running) <= 3
 
+    def _require_limits(self, change: PlanChange) -> None:
+        """Assert that the policy stops and moves only jobs that need not stay, and not too many in an hour."""
+        gone = [*change.stops, *(move for move in change.moves if move.restarts)]
+        names = [one.job if isinstance(one, JobStop) else one.to.job for one in gone if one.reason.startswith("policy")]
+        fixed = self.frozen | {name for name, job in self.jobs.items() if job.preemptible is False}
+        assert not fixed.intersection(names)
+        self.moved_us += [change.time_us] * len(names)
+        assert sum(time_us > change.time_us - 3600 * SECOND for time_us in self.moved_us) <= MOVES_PER_HOUR
+
     def _require_open(self, gpus: tuple[str, ...]) -> None:
         assert not {gpu.partition("/")[0] for gpu in gpus} & self.cordoned
 
@@ -209,12 +235,13 @@ def hold_events(text: str, seed: int, count: int) -> tuple[int, int]:
 
     It is put aside and taken up at random moments, and another one is given its journal.
     """
-    truth, journal, again = RunCluster(text, seed), list[Any](), made(text)
+    limits = {"moves_per_hour": MOVES_PER_HOUR, "fall_back": 3}
+    truth, journal, again = RunCluster(text, seed), list[Any](), made(text, **limits)
 
     def note(entry: Any) -> None:
         journal.append(in_json(entry))
 
-    live, taken, steps = made(text, journal=note), 0, 0
+    live, taken, steps = made(text, journal=note, **limits), 0, 0
     for _ in range(count):
         event = truth.event()
         try:
@@ -229,7 +256,7 @@ def hold_events(text: str, seed: int, count: int) -> tuple[int, int]:
             steps += 1
             assert truth.gpus == {one["job"]: tuple(one["gpus"]) for one in live.state()["told"]}
         if truth.draw.random() < 0.02:
-            state, live = in_json(live.state()), made(text, journal=note)
+            state, live = in_json(live.state()), made(text, journal=note, **limits)
             live.restore(state)
             assert in_json(live.state()) == state
             _replay(again, journal)

@@ -25,6 +25,8 @@ ARGUMENTS: Arguments = {
     "--policy NAME[:OPTION=VALUE...] = jigsaw": "who decides, as in fifo or las:placement=packed",
     **setting_arguments("performance", "speeds", "round", "restart"),
     "--seed N = 0": "seed of draws",
+    "--moves-per-hour N": "most jobs that run which the policy stops or moves in any hour (default: no limit)",
+    "--fall-back N = 0": "late or failed steps in a row after which fifo decides; 0: never",
     "--database FILE": "where journal, snapshots, changes and stories are kept (default: jigsaw-serve.db)",
     "--host ADDRESS = 127.0.0.1": "where to listen; another than this machine's own needs --tokens",
     "--port N = 8440": "port; 0: one that is free, which is told",
@@ -56,6 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     times = {"round_us": arguments.round_s, "restart_us": arguments.restart_s}
     given: dict[str, Any] = {name: round(value * 1_000_000) for name, value in times.items() if value is not None}
     given |= {"performance": lambda found: performance_for(kind, found, models, speeds), "seed": arguments.seed}
+    given |= {"moves_per_hour": arguments.moves_per_hour, "fall_back": arguments.fall_back}
     make = partial(LiveScheduler, cluster, arguments.policy, **given)
     make()  # what is wrong with the arguments is told before a file is made
     store = JournalStore(arguments.database or Path("jigsaw-serve.db"), ServiceLimits().lease_s)

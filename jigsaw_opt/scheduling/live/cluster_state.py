@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.rules.keyed import altered
+from jigsaw_opt.problem.workload import LARGEST
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.dependencies import ArrayPlaces, numbers_by_name
 from jigsaw_opt.scheduling.live.events import (
@@ -18,14 +19,17 @@ from jigsaw_opt.scheduling.live.events import (
     GpuFailed,
     JobCancelled,
     JobFinished,
+    JobFrozen,
     JobHeld,
     JobProgressed,
     JobReleased,
     JobRequeued,
     JobRunning,
     JobSubmitted,
+    JobThawed,
     LinkDown,
     LinkUp,
+    PolicyBack,
     PriorityChanged,
     QuotaChanged,
     ServerAdded,
@@ -41,6 +45,9 @@ from jigsaw_opt.scheduling.live.start_prediction import ClusterQueue
 from jigsaw_opt.scheduling.performance import UNITS, Performance
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.policy import JobState, Observation, PolicySetting
+
+_MOST_FAILED_STARTS = 3
+"""After so many failed starts in a row a job is put aside."""
 
 
 class CountedProgress(NamedTuple):
@@ -64,7 +71,9 @@ class ClusterState:
     policy has not been told. `asked, wake_us`: whether the policy is to be asked, or else from when on. `told`: what
     each job by name runs on, as far as steps have told. `cancelled`: what jobs by name run on that were cancelled since
     the last step. Another job may have the name by now. `reasons`: why jobs have lost their GPUs since then, beside the
-    policy, by name. `quotas`: the most GPUs that jobs of a queue may ask for before others of it wait.
+    policy, by name. `quotas`: the most GPUs that jobs of a queue may ask for before others of it wait. `moves_us`: when
+    the policy has stopped or moved jobs that ran, in the last hour. `failed_steps`: how many steps in a row were late
+    or failed. `fallen`: whether ``fifo`` decides in place of the policy.
     """
 
     def __init__(self, setting: PolicySetting) -> None:
@@ -86,6 +95,9 @@ class ClusterState:
         self.reasons: dict[str, str] = {}
         self.added: list[ServerAdded] = []
         self.quotas: dict[str, int] = {}
+        self.moves_us: list[int] = []
+        self.failed_steps = 0
+        self.fallen = False
         self.setting = setting
 
     @property
@@ -138,7 +150,7 @@ class ClusterState:
                 job.active.gpu_us += held * len(share.gpus) // len(share.jobs)
                 job.estimate(now_us)
         self.now_us = now_us
-        before.admitted.extend(self._admit())
+        before.admitted.extend([*self.keep_apart(), *self._admit()])
         return before
 
     def go_back(self, before: CountedProgress) -> None:
@@ -158,11 +170,15 @@ class ClusterState:
         self.advance(event.time_us)
         _HANDLERS[type(event)](self, event)
         if isinstance(event, ServerAdded | ServerBack | GpuBack | LinkUp):  # the policy may not fail again
-            for job in self.jobs.values():
-                job.aside = ""
-        self._keep_apart()
+            self.take_up()
+        self.keep_apart()
         self._admit()
         self.asked |= not isinstance(event, JobProgressed | LinkDown | LinkUp) or bool(self.news.stopped)
+
+    def take_up(self) -> None:
+        """Have the policy asked again about the jobs that are put aside."""
+        for job in self.jobs.values():
+            job.take_up()
 
     def _submit(self, event: JobSubmitted | JobRunning, submit_us: int | None = None) -> None:
         submit_us = max(event.time_us, event.job.submit_us) if submit_us is None else submit_us
@@ -193,8 +209,9 @@ class ClusterState:
             active.starts += 1
             job.forget_speed()
             self.shares = (*self.shares, active.share)
+            job.take_up()
             if job.held:
-                job.held, job.aside = False, ""
+                job.held = False
                 self.news.arrive(active.index)
             self.news.stop(active.index)
             self.reasons.pop(name, None)
@@ -219,8 +236,7 @@ class ClusterState:
         for partner in map(self.jobs.__getitem__, rest.jobs):
             partner.active.share = rest
             partner.forget_speed()
-        job.active.share = None
-        job.forget_speed()
+        job.leave()
 
     def _leave(self, event: JobFinished | JobCancelled) -> None:
         job = self._job(event.job)
@@ -246,16 +262,25 @@ class ClusterState:
         if isinstance(event, JobRequeued):
             job.active.done = job.reported
             return
-        self.reasons[event.job] = f"its start failed: {event.reason}" if event.reason else "its start failed"
+        why = f": {event.reason}" if event.reason else ""
+        self.reasons[event.job] = f"its start failed{why}"
         for gpu in event.gpus:
             self._change_gpu(GpuFailed(event.time_us, gpu))
+        job.failed_starts += not event.gpus
+        if job.failed_starts >= _MOST_FAILED_STARTS:
+            job.aside = f"its start failed {job.failed_starts} times{why}"
+            self._keep_from_policy(job)
 
     def _hold(self, event: JobHeld | JobReleased) -> None:
         self._job(event.job).on_hold = isinstance(event, JobHeld)
 
+    def _freeze(self, event: JobFrozen | JobThawed) -> None:
+        job = self._job(event.job)
+        job.frozen, job.stays_until_us = isinstance(event, JobFrozen), 0
+
     def _prioritise(self, event: PriorityChanged) -> None:
         job = self._job(event.job)
-        job.aside = ""
+        job.take_up()
         job.active.job = replace(job.active.job, weight=event.weight, foreground=event.foreground)
 
     def _limit(self, event: QuotaChanged) -> None:
@@ -265,19 +290,39 @@ class ClusterState:
             self.quotas[event.queue] = event.gpus
 
     def is_apart(self, job: LiveJob) -> bool:
-        """Return whether no policy is to decide on a job: it waits and is on hold, or runs on a cordoned server."""
-        servers = {self.setting.server_of[gpu] for gpu in job.active.gpus} if self.cordoned else ()
-        return job.on_hold if job.active.share is None else not self.cordoned.isdisjoint(servers)
+        """Return whether no policy is to decide on a job.
 
-    def _keep_apart(self) -> None:
-        """Have the policy take jobs for gone that it is not to decide on, and tell it of them when it is to again."""
+        It waits and is on hold; or it runs on a cordoned server, or stays where it is, or shares GPUs with one that
+        stays.
+        """
+        if job.active.share is None:
+            return job.on_hold
+        if any(self.jobs[index].stays_until_us > self.now_us for index in job.active.share.jobs):
+            return True
+        servers = {self.setting.server_of[gpu] for gpu in job.active.gpus} if self.cordoned else ()
+        return not self.cordoned.isdisjoint(servers)
+
+    def keep_apart(self) -> list[int]:
+        """Have the policy take jobs for gone that it is not to decide on, and tell it of them when it is to again.
+
+        Numbers of those that it is told of.
+        """
+        again: list[int] = []
         for job in self.jobs.values():
             if not job.held and self.is_apart(job):
-                job.held = True
-                self.news.end(job.active.index)
+                self._keep_from_policy(job)
             elif job.held and job.active.share is not None and not self.is_apart(job):
                 job.held = False
                 self.news.arrive(job.active.index)
+                again.append(job.active.index)
+        self.asked |= bool(again)
+        return again
+
+    def _keep_from_policy(self, job: LiveJob) -> None:
+        """Have the policy take a job for gone, if it knows of it."""
+        if not job.held:
+            job.held = True
+            self.news.end(job.active.index)
 
     def _admit(self) -> list[int]:
         """Tell the policy of jobs that wait for no others; those of most weight come first into a queue or an array.
@@ -304,9 +349,10 @@ class ClusterState:
 
     @property
     def begin_us(self) -> int | None:
-        """When the next job begins that was submitted for later; None where there is none."""
-        times = (job.active.job.submit_us for job in self.jobs.values() if job.held)
-        return min((time_us for time_us in times if time_us > self.now_us), default=None)
+        """When the policy is told of the next job that was submitted for later, or that stays; None if of none."""
+        held = (job for job in self.jobs.values() if job.held)
+        times = (job.active.job.submit_us if job.active.share is None else job.stays_until_us for job in held)
+        return min((time_us for time_us in times if self.now_us < time_us < LARGEST), default=None)
 
     def numbers_by_name(self) -> Mapping[str, Sequence[int]]:
         """Return the numbers of the active jobs of each name and of each array."""
@@ -360,9 +406,8 @@ class ClusterState:
         gone = set(shares)
         self.shares = tuple(share for share in self.shares if share not in gone)
         for job in (self.jobs[index] for share in gone for index in share.jobs):
-            job.active.share = None
             job.active.done = job.reported if lost else job.active.done
-            job.forget_speed()
+            job.leave()
             if not job.held:
                 self.news.stop(job.active.index)
             self.reasons[job.active.job.name] = reason
@@ -417,7 +462,7 @@ class ClusterState:
         self.news.stopped = [index for index in self.news.stopped if index not in placed or index in adopted]
         for index in without:
             self.news.stop(index)
-        self._keep_apart()
+        self.keep_apart()
         self.asked |= bool(self.news.ended)
 
     def put_aside(self, reasons: Mapping[int, str]) -> list[str]:
@@ -478,11 +523,13 @@ _HANDLERS: Mapping[type, Callable[[ClusterState, Any], None]] = {
     **dict.fromkeys((JobFinished, JobCancelled), ClusterState._leave),
     **dict.fromkeys((StartFailed, JobRequeued), ClusterState._requeue),
     **dict.fromkeys((JobHeld, JobReleased), ClusterState._hold),
+    **dict.fromkeys((JobFrozen, JobThawed), ClusterState._freeze),
     PriorityChanged: ClusterState._prioritise,
     QuotaChanged: ClusterState._limit,
     ServerAdded: ClusterState._add_server,
     **dict.fromkeys((ServerCordoned, ServerDrained, ServerLost, ServerBack), ClusterState._change_server),
     **dict.fromkeys((GpuFailed, GpuBack), ClusterState._change_gpu),
     **dict.fromkeys((LinkDown, LinkUp), ClusterState._change_link),
+    PolicyBack: lambda state, event: None,  # the scheduler has changed the policy
 }
 """What takes in each kind of event."""

@@ -14,14 +14,17 @@ from jigsaw_opt.scheduling.live.events import (
     ClusterEvent,
     GpuBack,
     GpuFailed,
+    JobFrozen,
     JobHeld,
     JobProgressed,
     JobReleased,
     JobRequeued,
     JobRunning,
     JobSubmitted,
+    JobThawed,
     LinkDown,
     LinkUp,
+    PolicyBack,
     PriorityChanged,
     ServerBack,
     ServerCordoned,
@@ -30,7 +33,7 @@ from jigsaw_opt.scheduling.live.events import (
     StartFailed,
 )
 from jigsaw_opt.scheduling.plain import Plain
-from jigsaw_opt.scheduling.policy import JOB_FIELDS, JobState, Policy, unread_fields
+from jigsaw_opt.scheduling.policy import JOB_FIELDS, NEVER_STOPS, JobState, Policy, unread_fields
 from jigsaw_opt.scheduling.policy_at_work import InvariantError, check_shares, check_up
 
 
@@ -199,6 +202,10 @@ def without_effect(
             yield f"job {event.job!r} runs, and goes on: it is held once something stops it"
         case JobReleased() if not state.jobs[state.numbers[event.job]].on_hold:
             yield f"job {event.job!r} is not held"
+        case JobFrozen() | JobThawed() if state.jobs[state.numbers[event.job]].frozen == isinstance(event, JobFrozen):
+            yield f"job {event.job!r} is {'frozen already' if isinstance(event, JobFrozen) else 'not frozen'}"
+        case PolicyBack() if not state.fallen:
+            yield "the policy decides already"
         case _:
             yield from _so_already(event, state)
 
@@ -236,7 +243,7 @@ def _runs(job: str, state: ClusterState) -> bool:
 
 def _unread(job: str, stated: Iterable[str], policy: Policy, options: Mapping[str, str]) -> Iterator[str]:
     """Yield which of the fields that are stated of a job the policy does not read."""
-    unread = unread_fields(policy, options)
+    unread = set(unread_fields(policy, options)) - NEVER_STOPS  # whatever a policy reads, none is stopped
     for name in stated:
         if name in unread:
             but = ", which counts only in a queue with a quota" if name == "weight" else ""

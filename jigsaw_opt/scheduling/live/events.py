@@ -117,6 +117,18 @@ class JobReleased(_OfJob):
     __slots__ = ()
 
 
+class JobFrozen(_OfJob):
+    """The policy neither stops nor moves a job while it runs, until it is thawed."""
+
+    __slots__ = ()
+
+
+class JobThawed(_OfJob):
+    """The policy may stop and move a job again."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class PriorityChanged(_OfJob):
     """A job has another weight, at least 1, or goes to the foreground or the background from now on."""
@@ -198,6 +210,13 @@ class LinkUp:
     link: str
 
 
+@dataclass(frozen=True, slots=True)
+class PolicyBack:
+    """The policy decides again after ``fifo`` has decided in its place (`LiveScheduler`, `fall_back`)."""
+
+    time_us: int
+
+
 ClusterEvent = (
     JobSubmitted
     | JobRunning
@@ -208,6 +227,8 @@ ClusterEvent = (
     | JobRequeued
     | JobHeld
     | JobReleased
+    | JobFrozen
+    | JobThawed
     | PriorityChanged
     | QuotaChanged
     | ServerAdded
@@ -219,6 +240,7 @@ ClusterEvent = (
     | GpuBack
     | LinkDown
     | LinkUp
+    | PolicyBack
 )
 
 TIME: Shape = whole(LARGEST)
@@ -267,6 +289,8 @@ _KINDS: Mapping[str, tuple[type, Mapping[str, Shape]]] = {
     "requeued": (JobRequeued, _OF_JOB),
     "held": (JobHeld, _OF_JOB),
     "released": (JobReleased, _OF_JOB),
+    "frozen": (JobFrozen, _OF_JOB),
+    "thawed": (JobThawed, _OF_JOB),
     "priority": (PriorityChanged, {**_OF_JOB, "weight": _SIZE, "foreground": TRUTH}),
     "quota": (QuotaChanged, {"queue": _TEXT, "gpus": optional(whole(LARGEST))}),
     "server_added": (ServerAdded, {"server": SERVER, "links": listed(LINK)}),
@@ -278,6 +302,7 @@ _KINDS: Mapping[str, tuple[type, Mapping[str, Shape]]] = {
     "gpu_back": (GpuBack, _OF_GPU),
     "link_down": (LinkDown, _OF_LINK),
     "link_up": (LinkUp, _OF_LINK),
+    "policy_back": (PolicyBack, {}),
 }
 _NAMES = {kind: name for name, (kind, _) in _KINDS.items()}
 _RECORDS = {("submit", "job"): TraceJob, ("running", "job"): TraceJob, ("server_added", "server"): Server}

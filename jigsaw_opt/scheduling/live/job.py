@@ -19,7 +19,10 @@ class LiveJob(Kept):
     it was submitted to. `held`: whether the policy does not know of it: it waits for room in the quota of its queue or
     in its array, or for other jobs, is on hold, or is put aside, or it runs on a server that is cordoned. `aside`: why
     it is put aside: what the policy failed with; empty of others. `on_hold`: whether it is not to be started until it
-    is released. `waits_for`: numbers of the jobs that were to end before it starts when it was submitted.
+    is released. `waits_for`: numbers of the jobs that were to end before it starts when it was submitted. `frozen`:
+    whether the policy may neither stop nor move it while it runs. `stays_until_us`: until when it is kept from the
+    policy, which would have stopped or moved it though it was to stay. `failed_starts`: how often in a row its start
+    has failed without a GPU to blame.
     """
 
     active: JobState
@@ -31,18 +34,32 @@ class LiveJob(Kept):
     aside: str = ""
     on_hold: bool = False
     waits_for: list[int] = field(default_factory=list)
+    frozen: bool = False
+    stays_until_us: int = 0
+    failed_starts: int = 0
+
+    @property
+    def stays(self) -> bool:
+        """Whether no policy may stop or move it while it runs."""
+        return self.frozen or self.active.job.preemptible is False
 
     @staticmethod
     def shape(limits: NumberLimits) -> Shape:
         """Return the schema of what `plain` gives."""
         own = {"reported": whole(), "reported_us": optional(limits.time), "pace": whole()}
-        return fields(**own, queue=TEXT, held=TRUTH, aside=TEXT, on_hold=TRUTH, waits_for=listed(limits.job))
+        kept = {"frozen": TRUTH, "stays_until_us": whole(), "failed_starts": whole()}
+        return fields(**own, queue=TEXT, held=TRUTH, aside=TEXT, on_hold=TRUTH, waits_for=listed(limits.job), **kept)
+
+    def take_up(self) -> None:
+        """Have the policy asked about it again: it may not fail again."""
+        self.aside, self.failed_starts = "", 0
 
     def report(self, now_us: int, done: int) -> None:
         """Note a report of progress, and measure the speed since the one before."""
         if self.reported_us is not None and now_us > self.reported_us:
             self.pace = max(0, done - self.reported) // (now_us - self.reported_us)
         self.reported = self.active.done = done
+        self.failed_starts = 0
         self.reported_us = None if self.active.share is None else now_us
 
     def estimate(self, now_us: int) -> None:
@@ -50,6 +67,11 @@ class LiveJob(Kept):
         if self.reported_us is not None:
             done = self.reported + self.pace * (now_us - self.reported_us)
             self.active.done = min(self.active.work - 1, done)
+
+    def leave(self) -> None:
+        """Note that it no longer runs where it did."""
+        self.active.share, self.stays_until_us = None, 0
+        self.forget_speed()
 
     def forget_speed(self) -> None:
         """Forget the measured speed: it no longer holds."""

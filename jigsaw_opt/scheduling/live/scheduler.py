@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from jigsaw_opt.arguments import typed
 from jigsaw_opt.errors import InvalidInputError, PluginError, UsageError
@@ -21,6 +21,7 @@ from jigsaw_opt.scheduling.live.events import (
     NAME,
     TIME,
     ClusterEvent,
+    PolicyBack,
     ServerAdded,
     decode_event,
     encode_event,
@@ -29,6 +30,7 @@ from jigsaw_opt.scheduling.live.events import (
 )
 from jigsaw_opt.scheduling.live.explaining import LiveExplanation, explained
 from jigsaw_opt.scheduling.live.job import News
+from jigsaw_opt.scheduling.live.limits import moved, staying
 from jigsaw_opt.scheduling.live.plan_change import JobMove, JobStart, JobStop, PlanChange, changes
 from jigsaw_opt.scheduling.live.policy import LivePolicy, enlarged_setting
 from jigsaw_opt.scheduling.live.start_prediction import PastJobs, StartPrediction, predicted
@@ -39,9 +41,12 @@ from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.scheduling.plain import Plain, check_arguments, number, optional, whole
 from jigsaw_opt.scheduling.policy import PolicySetting, choose
 from jigsaw_opt.scheduling.policy_at_work import InvariantError, check_shares
+from jigsaw_opt.text import counted, named
 
 _log = logging.getLogger(__name__)
 _SECOND_US = 1_000_000
+_SIMPLEST = "fifo"
+"""The policy that decides in place of one that fails."""
 Read = TypeVar("Read")
 _BUDGET = optional(number(0, threading.TIMEOUT_MAX))
 
@@ -67,6 +72,11 @@ class LiveScheduler:
         Seed of policies that draw lots.
     round_us, restart_us
         Microseconds between decisions of a policy that decides again and again, and of a start on other GPUs.
+    moves_per_hour
+        How many jobs that run the policy may stop or move in any hour; None for as many as it likes.
+    fall_back
+        After so many steps in a row that were late or failed, ``fifo`` decides in place of the policy, until
+        `PolicyBack`; 0 for never.
     journal
         Called with every event that is found right, and with every step, before either is taken in, as an object of
         JSON that `replay` takes. What it raises comes out, and then the event or step has not been.
@@ -93,23 +103,30 @@ class LiveScheduler:
         seed: int = 0,
         round_us: int = 60 * _SECOND_US,
         restart_us: int = 30 * _SECOND_US,
+        moves_per_hour: int | None = None,
+        fall_back: int = 0,
         journal: Callable[[Plain], None] | None = None,
         clock: Callable[[], int] | None = None,
     ) -> None:
         cluster.require_no_capacities("a live scheduler keeps none")
         check_arguments(seed=(seed, whole(LARGEST)), round_us=(round_us, TIME), restart_us=(restart_us, TIME))
+        most = whole(LARGEST)
+        check_arguments(moves_per_hour=(moves_per_hour, optional(most)), fall_back=(fall_back, most))
         if performance is None:
             performance = _default_performance(models)
-        self._policy, self._options = choose(policy)
+        self._chosen = self._policy, self._options = choose(policy)
+        self._moves_per_hour, self._fall_back = moves_per_hour, fall_back
         self._perform, self._journal, self._clock = performance, journal, clock
-        self._again = partial(
-            LiveScheduler, cluster, policy, performance=performance, seed=seed, round_us=round_us, restart_us=restart_us
-        )
+        given: dict[str, Any] = {"seed": seed, "round_us": round_us, "restart_us": restart_us}
+        given |= {"moves_per_hour": moves_per_hour, "fall_back": fall_back}
+        self._again = partial(LiveScheduler, cluster, policy, performance=performance, **given)
         setting = PolicySetting(cluster, performance(cluster), round_us, restart_us, seed)
-        figures = (cluster, setting.performance.name, setting.performance.figures, round_us, restart_us, seed)
+        figures = (cluster, setting.performance.name, setting.performance.figures, given)
         self._inputs = hashlib.sha256(repr((figures, self._policy.name, self._options)).encode()).hexdigest()
         self._lock = threading.Lock()
         self._state = ClusterState(setting)
+        if fall_back:
+            LivePolicy(*choose(_SIMPLEST), setting)  # raises where it does not work here
         self._asked = LivePolicy(self._policy, self._options, setting)
         self._told_news = News()
         self._at_beginning = True
@@ -284,7 +301,7 @@ class LiveScheduler:
                 raise UsageError("a state is restored by a scheduler that has seen nothing yet", code="wrong-order")
             self._state, memory = decode_state(state, self._inputs, self._state.setting, self._perform)
             self._at_beginning = False
-            self._asked.setting = self._state.setting
+            self._choose()
             self._asked.restore(memory, self._state.observation(), "$.policy")
 
     def replay(self, entry: Plain) -> PlanChange | None:
@@ -330,11 +347,13 @@ class LiveScheduler:
         unread = tuple(without_effect(event, self._state, self._policy, self._options))
         setting = None
         if isinstance(event, ServerAdded):
-            setting = enlarged_setting(event, self._state, self._perform, self._policy, self._options)
+            setting = enlarged_setting(event, self._state, self._perform, *self._chosen)
             self._asked.is_late(None)  # waits for a decision, which is taken after all that may be interrupted
         self._note(entry)
         if setting is not None:
             self._set_up(setting)
+        if isinstance(event, PolicyBack) and self._state.fallen:
+            self._let_decide(fallen=False)
         self._state.handle(event)
         return unread
 
@@ -357,7 +376,13 @@ class LiveScheduler:
             raise
         if asking:
             self._told_news, state.news, state.asked, state.wake_us = state.news, News(), False, None
+        state.failed_steps += late
         failure = "" if late or not self._asked.is_asked else self._take()
+        if 0 < self._fall_back <= state.failed_steps and not state.fallen:
+            failed = f"{self._asked.name} was late or failed in {counted(state.failed_steps, 'step')} in a row"
+            self._let_decide(fallen=True)
+            failure, late = "; ".join(filter(None, (failure, f"{failed}: {self._asked.name} decides now"))), False
+            _log.warning("%s", failure)
         return self._change(late, failure)
 
     def _change(self, late: bool, failure: str) -> PlanChange:
@@ -388,17 +413,37 @@ class LiveScheduler:
             check_shares(state.setting, state.active, shares, state.shares, f"at {state.now_us} us", remains=True)
         except (PluginError, InvariantError) as error:
             _log.warning("%s gives no decision at %d us: %s", self._asked.name, state.now_us, error)
+            state.failed_steps += 1
             self._take_back()
             return str(error)
         except BaseException:  # Ctrl-C in the thread of the policy
             self._take_back()
             raise
+        moves = moved(state, shares, answer.decision.stopped)
+        if stay := staying(state, moves, self._moves_per_hour):
+            return self._refuse(stay)
+        state.moves_us += [state.now_us] * len(moves) if self._moves_per_hour else []
+        state.failed_steps = 0
         self._asked.accept(answer)
         failures = state.put_aside(answer.aside)
         state.apply(shares, without, dict.fromkeys(answer.decision.stopped, f"{self._asked.name} stops it"))
         if answer.decision.wake_us is not None:
             state.wake_us = self._round_up(min(LARGEST, max(answer.decision.wake_us, state.now_us + 1)))
         return "; ".join(failures)
+
+    def _refuse(self, stay: Mapping[int, int]) -> str:
+        """Refuse a decision that stops or moves jobs which have to stay until a time; say so.
+
+        The policy is asked again at once, without them: as every refusal leaves it fewer jobs, one is the last.
+        """
+        state = self._state
+        self._take_back()
+        for index, until_us in stay.items():
+            state.jobs[index].stays_until_us = until_us
+        state.keep_apart()
+        state.asked = True
+        names = named([state.jobs[index].active.job.name for index in stay])
+        return f"{self._asked.name} would stop or move what has to stay, and is asked again without it: {names}"
 
     def _take_late(self, entry: Plain) -> None:
         """Wait for a decision that is late, if there is one, note that it is taken, and take it."""
@@ -419,6 +464,19 @@ class LiveScheduler:
         if not self._asked.begin_anew(self._state.observation()):
             _log.warning("%s has forgotten what it knew: it begins anew", self._asked.name)
             self._state.forget_all()
+
+    def _choose(self) -> None:
+        """Have the policy begin that is to decide by the state."""
+        self._policy, self._options = choose(_SIMPLEST) if self._state.fallen else self._chosen
+        self._asked = LivePolicy(self._policy, self._options, self._state.setting)
+
+    def _let_decide(self, fallen: bool) -> None:
+        """Have the simplest policy decide in place of the chosen one, or this again; jobs that run go on."""
+        self._asked.withdraw()
+        self._state.fallen, self._state.failed_steps = fallen, 0
+        self._choose()
+        self._state.take_up()
+        self._state.forget_all()
 
     def _set_up(self, setting: PolicySetting) -> None:
         """Go on with another cluster, and with the policy on it with what it remembers."""

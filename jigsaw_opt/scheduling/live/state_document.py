@@ -82,6 +82,7 @@ def encode_state(state: ClusterState, inputs: str, memory: Plain) -> Plain:
         "told": [one.plain() for one in state.told.values()],
         "cancelled": [one.plain() for one in state.cancelled.values()],
         "reasons": dict(state.reasons),
+        **keyed(state, "moves_us", "failed_steps", "fallen"),
         "policy": memory,
     }
 
@@ -148,6 +149,9 @@ def _shape(limits: NumberLimits) -> Shape:
         wake_us=optional(whole()),
         **dict.fromkeys(("told", "cancelled"), listed(JobAssignment.shape(limits))),
         reasons={"type": "object", "additionalProperties": TEXT},
+        moves_us=listed(limits.time),
+        failed_steps=whole(),
+        fallen=TRUTH,
         policy=ANYTHING,
     )
 
@@ -221,7 +225,8 @@ def _fill(state: ClusterState, tree: Plain, report: Report) -> None:
     state.told, state.cancelled = (
         {one["job"]: JobAssignment.restored(one) for one in tree[key]} for key in ("told", "cancelled")
     )
-    state.reasons = dict(tree["reasons"])
+    state.reasons, state.moves_us = dict(tree["reasons"]), list(tree["moves_us"])
+    state.failed_steps, state.fallen = tree["failed_steps"], tree["fallen"]
     try:
         check_shares(state.setting, state.active, state.shares, (), f"at {state.now_us} us", remains=True)
         check_up(state.setting, state.active, state.shares, state.down, frozenset(state.dead), f"at {state.now_us} us")
