@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 CODE = {
     "checking": (1_270, "every rule of the specification from its definition alone, twice where a phase differs"),
-    "cli": (3_840, "29 commands, each with its options, and what they print"),
+    "cli": (3_860, "29 commands, each with its options, and what they print"),
     "documents": (5_990, "JSON in and out with the path of each problem, and 40 formats of other systems"),
     "executor": (8_001, "models, exchange, ways of partial training, pipelines, profiles and replay with PyTorch"),
     "formulations": (3_750, "the ILP, the CP-SAT models, and the programs of Gavel, Sia, Muri and packing"),
@@ -19,7 +19,7 @@ CODE = {
     "problem": (3_985, "what there is: clusters, models, jobs, plans, workloads and their exact costs"),
     "routing": (360, "routes round failures, and what they deliver"),
     "scheduling": (6_700, "policies and their placement, performance models, the live scheduler"),
-    "serving": (2_080, "the HTTP service over a live scheduler, what it keeps, its page, and a client of Slurm"),
+    "serving": (2_130, "the HTTP service over a live scheduler, what it keeps, its page, and a client of Slurm"),
     "simulation": (3_150, "inputs, engine, prediction and results"),
     "solvers": (20_950, "bounds, generators, searches, exact engines, explanations, sessions: the largest"),
     "sweeps": (1_820, "parallel runs that survive a kill, and the bench"),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import threading
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from socket import AF_INET, AF_INET6, create_server
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.clusters.simulate_setting import setting_arguments
@@ -16,12 +19,14 @@ from jigsaw_opt.cli.common.output import note
 from jigsaw_opt.errors import JigsawError, argument, missing_option
 
 if TYPE_CHECKING:
+    from jigsaw_opt.problem.workload import TraceJob
     from jigsaw_opt.serving.service import Service
     from jigsaw_opt.serving.tokens import Tokens
 
 EXAMPLE = "jigsaw serve 16x8:a100 --policy backfill --database cluster.db"
 ARGUMENTS: Arguments = {
-    "cluster SERVERSxGPUS:TYPE|FILE|NAME": "as in 16x4:v100, or the cluster and the models of an instance",
+    "[cluster] SERVERSxGPUS:TYPE|FILE|NAME": "as in 16x4:v100, or the cluster and the models of an instance; --demo"
+    " needs none",
     "--policy NAME[:OPTION=VALUE...] = jigsaw": "who decides, as in fifo or las:placement=packed",
     **setting_arguments("performance", "speeds", "round", "restart"),
     "--seed N = 0": "seed of draws",
@@ -32,6 +37,7 @@ ARGUMENTS: Arguments = {
     "--port N = 8440": "port; 0: one that is free, which is told",
     "--tokens FILE": "who may do what: an object of token, name and role (read, submit, operate) a line",
     "--shadow": "only tell what it would do; what runs changes by reports alone",
+    "--demo": "play a bundled trace, 120 times as fast as time goes, and keep nothing: open the page that it names",
     "--step-budget SECONDS = 0.1": "how long events wait for the policy",
 }
 _PATIENCE_S = 5  # how long open connections may go on after the end was asked for
@@ -42,9 +48,11 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.serving import require_serve
 
     require_serve()
+    from jigsaw_opt.instances.sources import workload_from
     from jigsaw_opt.scheduling import LiveScheduler
     from jigsaw_opt.scheduling.performance.kinds import performance_for
     from jigsaw_opt.scheduling.plain import check_arguments, number
+    from jigsaw_opt.serving import demo
     from jigsaw_opt.serving.journal_store import JournalStore
     from jigsaw_opt.serving.service import Service, ServiceLimits
     from jigsaw_opt.serving.tokens import read_tokens
@@ -53,7 +61,10 @@ def run(arguments: argparse.Namespace) -> int:
     check_arguments(**{argument("step_budget"): (arguments.step_budget, number(0, 60))})
     tokens = None if arguments.tokens is None else read_tokens(arguments.tokens)
     _require_tokens(arguments.host, tokens)
-    cluster, models = read_cluster(arguments.cluster)
+    words = arguments.cluster or (demo.CLUSTER if arguments.demo else "")
+    if not words:
+        raise missing_option("cluster", "a cluster is needed, as in jigsaw serve 16x8:a100, or --demo")
+    cluster, models = read_cluster(words)
     kind, speeds = arguments.performance or "", arguments.speeds or ""
     times = {"round_us": arguments.round_s, "restart_us": arguments.restart_s}
     given: dict[str, Any] = {name: round(value * 1_000_000) for name, value in times.items() if value is not None}
@@ -61,9 +72,13 @@ def run(arguments: argparse.Namespace) -> int:
     given |= {"moves_per_hour": arguments.moves_per_hour, "fall_back": arguments.fall_back}
     make = partial(LiveScheduler, cluster, arguments.policy, **given)
     make()  # what is wrong with the arguments is told before a file is made
-    store = JournalStore(arguments.database or Path("jigsaw-serve.db"), ServiceLimits().lease_s)
-    service = Service(store, make, arguments.policy, budget_s=arguments.step_budget, shadow=arguments.shadow)
-    _serve(service, tokens, arguments.host, arguments.port)
+    with TemporaryDirectory() if arguments.demo else nullcontext(".") as folder:
+        store = JournalStore(arguments.database or Path(folder, "jigsaw-serve.db"), ServiceLimits().lease_s)
+        own: dict[str, Any] = {"budget_s": arguments.step_budget, "shadow": arguments.shadow}
+        own |= {"clock": demo.FastClock()} if arguments.demo else {}
+        service = Service(store, make, arguments.policy, **own)
+        trace = workload_from(demo.WORKLOAD).jobs if arguments.demo else ()
+        _serve(service, tokens, arguments.host, arguments.port, trace)
     return 0
 
 
@@ -76,12 +91,15 @@ def _require_tokens(host: str, tokens: Tokens | None) -> None:
         raise missing_option("tokens", f"others reach {host}: give --tokens FILE, or listen on 127.0.0.1")
 
 
-def _serve(service: Service, tokens: Tokens | None, host: str, port: int) -> None:
-    """Serve until the end; whatever happens, what was taken in is saved."""
+def _serve(service: Service, tokens: Tokens | None, host: str, port: int, trace: Sequence[TraceJob]) -> None:
+    """Serve until the end, and play jobs of a trace, if there are any; what was taken in is saved in any case."""
     import uvicorn
 
     from jigsaw_opt.serving.application import ServedPaths
+    from jigsaw_opt.serving.demo import TracePlayer
     from jigsaw_opt.system.interrupts import on_interrupt
+
+    over = threading.Event()
 
     def end() -> None:
         server.should_exit = True
@@ -94,11 +112,15 @@ def _serve(service: Service, tokens: Tokens | None, host: str, port: int) -> Non
     service.on_end = end
     with create_server((host, port), family=AF_INET6 if ":" in host else AF_INET, backlog=512) as listening:
         service.start()
-        note(f"listening on {host}, port {listening.getsockname()[1]}")
+        port = listening.getsockname()[1]
+        note(f"listening on {host}, port {port}" + f"; open http://{host}:{port}/" * bool(trace))
+        if trace:
+            threading.Thread(target=TracePlayer(service, trace).run, args=(over,), daemon=True).start()
         try:
             with on_interrupt(end):
                 server.run(sockets=[listening])
         finally:
+            over.set()
             service.stop()
     if service.failure:
         raise JigsawError(service.failure)
