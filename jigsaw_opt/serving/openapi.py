@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.json import schema_components
 
 from jigsaw_opt import __version__
+from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.live.events import event_schemas
 from jigsaw_opt.serving import answers
 
@@ -21,10 +22,20 @@ def document() -> Mapping[str, Any]:
     """Return the document, of OpenAPI 3.1."""
     tree: dict[str, Any] = json.loads(files(__package__).joinpath("openapi.json").read_text(encoding="utf-8"))
     types = [one for one in vars(answers).values() if isinstance(one, type) and issubclass(one, Struct)]
-    _, schemas = schema_components(types, ref_template=_PLACE + "{name}")
-    events = {f"event-{kind}": shape for kind, shape in event_schemas().items()}
+    _, schemas = schema_components((*types, TraceJob), ref_template=_PLACE + "{name}")
+    job = schemas["TraceJob"]
+    job |= {"required": [name for name in job["required"] if name != "submit_us"], "additionalProperties": False}
+    events = {f"event-{kind}": _event(shape) for kind, shape in event_schemas().items()}
     tree["info"]["version"] = __version__
     tree["components"]["schemas"] = (
         schemas | events | {"Event": {"oneOf": [{"$ref": _PLACE + name} for name in events]}}
     )
     return tree
+
+
+def _event(shape: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of an event as a service takes it: its time is not read, and its job is a record."""
+    known: dict[str, Any] = {**shape["properties"], "time_us": {"description": "Is not read."}}
+    if "properties" in known.get("job", ()):
+        known["job"] = {"$ref": _PLACE + "TraceJob"}
+    return {**shape, "properties": known}

@@ -28,6 +28,7 @@ from jigsaw_opt.serving.journal_store import JournalStore, Statement, StoreError
 _log = logging.getLogger(__name__)
 _SECOND_US, _MINUTE_US = 1_000_000, 60_000_000
 _MOST_AT_ONCE = 256  # requests that are taken in before a step
+_STORY = "INSERT OR IGNORE INTO stories VALUES (?, ?, ?, ?)"
 _LONGEST_PAUSE_S = 1.0  # between two looks whether a late decision is there, and between two tries to write
 
 
@@ -85,6 +86,12 @@ class EventRequest:
     def digest(self) -> bytes:
         """What tells another request with the same key."""
         return hashlib.sha256(encode([self.listed, self.events])).digest()
+
+    @property
+    def unread(self) -> list[str]:
+        """What no event of the request changes."""
+        has_time = any(isinstance(event, dict) and "time_us" in event for event in self.events)
+        return ["'time_us' is not read: the clock of the service gives the time"] * has_time
 
     @contextmanager
     def problems_at(self, k: int) -> Iterator[None]:
@@ -274,8 +281,14 @@ class Service:
         finally:
             self._request, self._unwritten = None, []
         self.counts["events"] += len(entries)
-        self._is_due = True
-        return AcceptedEvents(len(entries), unread, self.sequence)
+        # Progress alone gives a policy nothing to decide; a shadow begins anew at every question.
+        self._is_due |= self.shadow or any(entry["event"] != "progress" for entry in entries)
+        answer = AcceptedEvents(len(entries), [*request.unread, *unread], self.sequence)
+        if request.key and answer.without_effect:  # known only now; what is sent again gets the same answer
+            sql, values = "UPDATE requests SET body = ? WHERE who = ? AND key = ?", (request.who, request.key)
+            self._derived.append((sql, (encode(answer), *values)))
+            self._write(self._flush)
+        return answer
 
     def _require_own(self, request: EventRequest) -> None:
         """Refuse events on jobs that others have submitted, where the caller may touch only its own."""
@@ -347,8 +360,13 @@ class Service:
         self.counts["changes"] += not self._replaying
 
     def _add_story(self, row: StoryRow, job: str, part: int) -> None:
-        values = (row.sequence, part, job, encode(row))
-        self._derived.append(("INSERT OR IGNORE INTO stories VALUES (?, ?, ?, ?)", values))
+        self._derived.append((_STORY, (row.sequence, part, job, encode(row))))
+
+    def story(self, job: str, most: int) -> list[bytes]:
+        """Return the last things that happened to a job, the oldest first, with what is still to be written."""
+        unwritten = [values[3] for sql, values in list(self._derived) if sql is _STORY and values[2] == job]
+        rows = self.store.story(job, most)
+        return [*rows, *(row for row in unwritten if row not in rows)][-most:]
 
     # What is kept -------------------------------------------------------------------------------------------
 
@@ -401,7 +419,7 @@ def tried(service: Service, request: EventRequest) -> tuple[list[str], NumberedC
     twin = service.live.copy()
     now_us = max(service.clock(), twin.read(lambda state: state.now_us))
     unread = _tried_on(twin, [completed(event, now_us) for event in request.events], request)
-    return unread, change_of(twin.step(now_us), service.sequence, service.shadow)
+    return [*request.unread, *unread], change_of(twin.step(now_us), service.sequence, service.shadow)
 
 
 def _tried_on(twin: LiveScheduler, entries: Sequence[Plain], request: EventRequest) -> list[str]:

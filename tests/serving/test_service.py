@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 import threading
@@ -17,8 +18,11 @@ from jigsaw_opt.scheduling import LiveScheduler, PlanChange
 from jigsaw_opt.serving import journal_store, require_serve
 from tests.serving.services import START_US, HandClock, Served, copied, served, service, submit
 
+from jigsaw_opt.serving.answers import AcceptedEvents  # isort: skip
+from jigsaw_opt.serving.application import ServedPaths  # isort: skip
 from jigsaw_opt.serving.journal_store import JournalStore  # isort: skip
 from jigsaw_opt.serving.openapi import document  # isort: skip
+from jigsaw_opt.serving.service import EventRequest  # isort: skip
 from jigsaw_opt.serving.tokens import Tokens, read_tokens  # isort: skip
 
 
@@ -459,6 +463,9 @@ def test_the_document_describes_every_path_and_answer(tmp_path: Path) -> None:
         }.items():
             schema = tree["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
             Draft202012Validator({**schema, "components": tree["components"]}).validate(found.get(place))
+        event = Draft202012Validator({"$ref": "#/components/schemas/Event", "components": tree["components"]})
+        assert event.is_valid({**submit("a", after=["b"]), "time_us": 2**60})
+        assert not any(map(event.is_valid, (submit("a", "4"), submit("a", none=1), {"event": "submit", "job": {}})))  # type: ignore[arg-type]
         refused = {"$ref": "#/components/schemas/Refused", "components": tree["components"]}
         Draft202012Validator(refused).validate(found.get("/v1/jobs/none", 404))
 
@@ -479,3 +486,85 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jigsaw_opt.serving.find_spec", lambda name: None if name == "uvicorn" else name)
     with pytest.raises(MissingEngineError, match=r"uvicorn is not installed; run: pip install 'jigsaw-opt\[serve\]'"):
         require_serve()
+
+
+def test_what_keeps_a_job_waiting_is_told(tmp_path: Path) -> None:
+    with served(tmp_path) as found:
+        array = {"array": "s", "array_limit": 1}
+        later = submit("later", 1, submit_us=START_US + 120_000_000)
+        found.post([submit("a", 1), submit("b", 1, after=["a", "none"]), later])
+        found.post([submit("s1", 1, **array), submit("s2", 1, **array), {"event": "held", "job": "b"}])
+        settle(found)
+        seen = {job["name"]: (job["state"], job["reason"]) for job in found.get("/v1/jobs")["jobs"]}
+        assert [name for name, (state, _) in seen.items() if state == "running"] == ["a", "s1"]
+        assert seen["b"] == ("held", "It is on hold until it is released.")
+        assert seen["later"] == ("held", "It begins at its time of submission, in about 2 min.")
+        assert seen["s2"] == ("held", "It waits for a place in array s, which has 1.")
+        found.post([{"event": "released", "job": "b"}, submit("c", 1, after=["s", "b", "a", "later"])])
+        reasons = {job["name"]: job["reason"] for job in found.get("/v1/jobs")["jobs"]}
+        assert reasons["b"] == "It waits for the end of a."
+        assert reasons["c"] == "It waits for the end of a, b, later, s1 and 1 other job."
+
+
+def test_progress_alone_leads_to_no_step(tmp_path: Path) -> None:
+    with served(tmp_path) as found:
+        found.post(submit("a"))
+        settle(found)
+        steps = found.service.counts["steps"]
+        found.post([{"event": "progress", "job": "a", "iterations": 100}] * 2)
+        assert found.get("/v1/jobs/a")["job"]["progress"] == 0.1
+        settle(found)
+        found.post({"event": "finish", "job": "a"})
+        settle(found)
+        assert found.service.counts["steps"] == steps + 1
+
+
+def test_a_time_that_is_stated_is_not_read_and_an_answer_is_repeated_whole(tmp_path: Path) -> None:
+    with served(tmp_path) as found:
+        event = {**submit("a", weight=5), "time_us": 5}
+        assert found.post(event, path="/v1/what-if")["without_effect"][0].startswith("'time_us' is not read")
+        first = found.post(event, Idempotency_Key="k")
+        assert len(first["without_effect"]) == 2 and "weight" in first["without_effect"][1]
+        assert found.post(event, Idempotency_Key="k") == first
+        assert found.get("/v1/jobs/a")["story"][0]["time_us"] == START_US
+        crashed = copied(found.service, tmp_path / "crashed")
+    with served(crashed) as found:
+        assert found.post(event, Idempotency_Key="k") == first
+
+
+def test_a_story_has_what_is_not_written_yet(tmp_path: Path) -> None:
+    found = service(tmp_path)
+    found.store.take_lease()
+    assert isinstance(found._answer(EventRequest([submit("a")])), AcceptedEvents)
+    assert found.store.story("a", 9) == [] and len(found.story("a", 9)) == 1
+    found._flush()
+    assert found.store.story("a", 9) == found.story("a", 9) != []
+
+
+def test_on_a_full_disk_nothing_is_acknowledged(tmp_path: Path) -> None:
+    with served(tmp_path) as found:
+        db = found.service.store._db
+        found.post(submit("a"))
+        settle(found)
+        db.execute(f"PRAGMA max_page_count = {db.execute('PRAGMA page_count').fetchone()[0]}")
+        large = [submit(f"b{k}", array=LONG) for k in range(100)]
+        assert "full" in found.post(large, 503)["problems"][0]["message"]
+        assert found.get("/v1/jobs")["total"] == 1 and "full" in found.get("/readyz", 503)["reason"]
+        db.execute("PRAGMA max_page_count = 1000000")
+        assert found.post(large)["accepted"] == 100
+
+
+def test_a_body_that_does_not_come_in_time_is_refused(tmp_path: Path) -> None:
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(30)
+        return {}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    sent: list[dict[str, Any]] = []
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": "/v1/events", "query_string": b"", "headers": headers}
+    application = ServedPaths(service(tmp_path, limits={"body_s": 0.01}))
+    asyncio.run(application.app(scope, receive, send))  # type: ignore[arg-type]
+    assert sent[0]["status"] == 408 and b"did not come in time" in sent[1]["body"]
