@@ -29,7 +29,7 @@ CODE = {
 }
 """By room, most lines of code (without blanks, comments and docstrings), and what takes them."""
 LINES = {
-    "jigsaw_opt": (110_000, "all lines of all rooms"),
+    "jigsaw_opt": (110_080, "all lines of all rooms"),
     "tests": (60_400, "oracles and referees of their own, and a test for every rule, code and page"),
     "benchmarks": (10_000, "what is compared with others or with an earlier version, side by side"),
 }
