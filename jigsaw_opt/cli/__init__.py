@@ -62,6 +62,7 @@ _SPELLED = {
     "at_us": "--at",
     "engine_parameters": "--engine-parameter",
     "every": "--checkpoint-every",
+    "exchanges": "--offer-exchange",
     "fix": "--fix-placement or --fix-before",
     "form": "--format",
     "most_coefficients": "--max-coefficients",

@@ -86,7 +86,8 @@ def solve_per_progress(
     Every data-parallel job whose model has an efficiency takes the levels of the rule ``free``, with the keys that it
     has itself. It keeps at least a share of the progress of full depth with whole gradients, the same for all jobs.
     The objective is divided by this share. For a period it is the time of a unit of progress; for other objectives,
-    that of the iterations that make as much progress as those at full depth. Full depth is tried first, and kept
+    that of the iterations that make as much progress as those at full depth, if all of it grows with the iterations;
+    elsewhere it is at least that. Full depth is tried first, and kept
     unless a ratio is less.
 
     Parameters
@@ -111,7 +112,8 @@ def solve_per_progress(
     Raises
     ------
     UsageError
-        There is nothing to choose, a target is given, or `solve` refuses the method or an option.
+        There is nothing to choose, some job is released later or has a deadline, a target is given, or `solve` refuses
+        the method or an option.
     JigsawError
         As `solve` does.
     """
@@ -120,7 +122,9 @@ def solve_per_progress(
     jobs = instance.data_parallel_jobs
     if not any(instance.models[job.model].efficiency for job in jobs) and not (jobs and exchanges):
         told = f"no job of instance {instance.name!r} has an efficiency, and no exchange is offered"
-        raise unsupported("instance", f"{told}: there is nothing to choose")
+        hint = f"offer some by {argument('exchanges')}, such as bytes=1/4,progress_ppm=950000"
+        raise unsupported("instance", f"{told}: there is nothing to choose; {hint}")
+    _require_growth(instance)
     if chosen.target is not None:
         raise not_together(
             "target", f"{argument('target')} is a value of the objective, not of objective over progress"
@@ -133,6 +137,16 @@ def solve_per_progress(
 @typed
 def _require_types(instance: Instance, exchanges: Sequence[JobExchange], on_event: Report | None) -> None:
     """Refuse arguments of other types; `solve` does so for the others."""
+
+
+def _require_growth(instance: Instance) -> None:
+    """Refuse what stays as it is where jobs have more iterations: its quotient by progress is no time."""
+    for number, job in enumerate(instance.jobs):
+        for key in ("release_us", "deadline_us"):
+            if getattr(job, key):
+                told = f"job {job.name!r} has {key}, which does not grow with its iterations as the objective does"
+                hint = "leave it out, or solve with min_progress of the rule free, and as many more iterations"
+                raise unsupported(f"$.jobs[{number}].{key}", f"{told}; {hint}")
 
 
 def _efficiency(job: Job, instance: Instance) -> Efficiency | None:

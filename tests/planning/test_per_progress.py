@@ -73,7 +73,9 @@ def with_efficiencies(seed: int) -> Instance:
     goals = [("finite", "makespan"), ("cyclic", "period"), ("finite", "weighted_completion")]
     goal, random = goals[seed // 2 % 3], Random(seed)
     if seed % 2:
-        return limited(with_progress_limits(random_instance(seed, *goal, operations=5), random), Fraction(0))  # type: ignore[arg-type]
+        made = random_instance(seed, *goal, operations=5)  # type: ignore[arg-type]
+        made = replace(made, jobs=tuple(replace(job, release_us=0) for job in made.jobs))
+        return limited(with_progress_limits(made, random), Fraction(0))
     cluster = Cluster((Server("s", "v", 2, 10**6, 10**6),))
     models = {}
     for name in ("m0", "m1"):
@@ -203,7 +205,12 @@ def test_the_choice_of_exchanges_is_that_of_brute_force(
 
 
 def test_what_cannot_be_asked_is_refused() -> None:
+    finite = replace(shared(CALM), horizon="finite", objective="makespan")
+    first, second = finite.data_parallel_jobs
+    released, due = replace(second, release_us=1), replace(first, deadline_us=10**9)
     for instance, option, problem in (
+        (replace(finite, jobs=(first, released)), {}, "unsupported $.jobs[1].release_us"),
+        (replace(finite, jobs=(due, second)), {}, "unsupported $.jobs[0].deadline_us"),
         (shared(None), {}, "unsupported instance"),
         (shared(CALM), {"target": 9}, "not-together target"),
     ):
@@ -217,14 +224,15 @@ def test_the_command_writes_a_plan_and_its_instance(tmp_path: Path, capsys: pyte
     save_instance(shared(CALM), given)
     command = ["solve", given, "--per-progress", "--work-limit", "2", "--threads", "1"]
     assert main([*command, "-o", plan, "--chosen-instance", chosen]) == 0
-    assert "full depth" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "full depth" in printed and " % " in printed and "e+0" not in printed
     assert check(load_instance(chosen), load_plan(plan)) == ()
     assert main([*command, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["objective"] / told["progress"] == pytest.approx(told["objective_per_progress"])
     assert told["bound"] <= told["objective_per_progress"] < told["full_depth"]["objective_per_progress"]
     assert told["solve"]["objective"] == told["objective"]
-    for more in (["--timeline"], ["--warm", plan], ["--target", "5"]):
+    for more in (["-o", plan], ["--timeline"], ["--warm", plan], ["--target", "5"]):
         assert main([*command, *more]) == 2
     for wrong in ("bytes", "evry=2", "every=0", "bytes=x"):
         assert main([*command, "--offer-exchange", wrong]) == 2
@@ -234,5 +242,8 @@ def test_the_command_writes_a_plan_and_its_instance(tmp_path: Path, capsys: pyte
     assert "bytes=0, progress_ppm=999999" in capsys.readouterr().out
     for more in (["--chosen-instance", chosen], ["--offer-exchange", "every=2"]):
         assert main(["solve", given, *more]) == 2
+    save_instance(shared(None), given)
+    capsys.readouterr()
+    assert main(command) == 2 and "--offer-exchange, such as bytes=1/4" in capsys.readouterr().err
     save_instance(replace(shared(CALM), jobs=(Job("a", "net", 3, 1),)), given)
     assert main(command) == 4

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from fractions import Fraction
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -54,7 +55,8 @@ ARGUMENTS: Arguments = {
     "--per-progress": "choose levels by the efficiency of models: least objective over progress",
     "--offer-exchange EXCHANGE *": "with --per-progress: what jobs may take in the place of whole gradients, as in"
     " bytes=1/4,progress_ppm=950000; may be given several times",
-    "--chosen-instance FILE": "with --per-progress: write the instance of the plan here, with what was chosen",
+    "--chosen-instance FILE": "with --per-progress: write the instance of the plan here, with what was chosen; -o needs"
+    " it",
     "-o, --output PLAN": "write the plan document here",
     "--timeline": "also print the timeline and what proves the bound",
     "--json": "print the result as JSON",
@@ -106,6 +108,9 @@ def _require_together(arguments: argparse.Namespace) -> None:
     given = [option_of(name) for name in names if getattr(arguments, name) not in (None, False, [])]
     if arguments.per_progress and given:
         raise not_together(given[0], f"{given[0]} and --per-progress do not go together")
+    if arguments.per_progress and arguments.output and not arguments.chosen_instance:
+        told = "with --per-progress the plan is one of the instance with what was chosen: give --chosen-instance FILE"
+        raise missing_option("--chosen-instance", f"{told} beside -o")
     for name in ("chosen_instance", "offer_exchange"):
         if getattr(arguments, name) and not arguments.per_progress:
             raise missing_option(option_of(name), f"{option_of(name)} goes together with --per-progress")
@@ -244,7 +249,7 @@ def _finish_per_progress(instance: Instance, arguments: argparse.Namespace, foun
         for conflict in result.conflicts:
             note(f"infeasible: {conflict.message}")
         headers = ("", *(name.replace("_", " ") for name in rows["chosen"]))
-        print_table(headers, [(name, *map(_cell, row.values())) for name, row in rows.items()])
+        print_table(headers, [(name, *starmap(_cell, row.items())) for name, row in rows.items()])
         if arguments.offer_exchange and result.plan is not None:
             shown = {name: ", ".join(f"{k}={v}" for k, v in (own or {}).items()) for name, own in exchanges.items()}
             print_table(("job", "exchange"), [(name, told or "whole gradients") for name, told in shown.items()])
@@ -260,8 +265,11 @@ def _figures(of: Result | PerProgress, result: Result, ratio: Fraction | None, b
     return {"objective": result.objective, "progress": share, **ratios, **ends}
 
 
-def _cell(value: object) -> object:
-    return f"{value:.6g}" if isinstance(value, float) else value
+def _cell(name: str, value: object) -> object:
+    """Return a figure as `jigsaw solve` shows it elsewhere: a gap as a percentage, large numbers in whole digits."""
+    if not isinstance(value, float):
+        return value
+    return f"{100 * value:.2f} %" if name == "gap" else f"{value:.0f}" if value >= 100_000 else f"{value:.6g}"
 
 
 def _fix(arguments: argparse.Namespace, old: Plan | None) -> Fix | None:
