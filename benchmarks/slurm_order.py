@@ -35,7 +35,7 @@ TIE_S = 3
 LATE_S = 2
 _SECOND_US = 1_000_000
 _ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
-_SCHEDULER = "SchedulerParameters=bf_interval=1,bf_resolution=1,bf_window_linear=1,batch_sched_delay=0,sched_interval=2"
+SCHEDULER = "SchedulerParameters=bf_interval=1,bf_resolution=1,bf_window_linear=1,batch_sched_delay=0,sched_interval=2"
 _AS_SLURM = "reserve=servers:placement=consolidated"
 
 
@@ -73,7 +73,7 @@ def in_order_of_submission(draw: random.Random, kind: str) -> tuple[str, tuple[s
     """Return the policy and lines of slurm.conf of backfill in order of submission."""
     # Slurm reserves for every waiting job, or for the first of each partition.
     reserve = ",bf_job_part_count_reserve=1" if kind == "easy" else ""
-    lines = ("PriorityType=priority/basic", _SCHEDULER + reserve, "PartitionName=low Nodes=ALL Default=YES MaxTime=600")
+    lines = ("PriorityType=priority/basic", SCHEDULER + reserve, "PartitionName=low Nodes=ALL Default=YES MaxTime=600")
     return f"backfill:kind={kind}:{_AS_SLURM}", lines
 
 
@@ -87,7 +87,7 @@ def by_priority(draw: random.Random) -> tuple[str, tuple[str, ...]]:
         "PriorityWeightAge=0",
         "PriorityWeightFairshare=0",
         f"PriorityFavorSmall={favor}",
-        _SCHEDULER,
+        SCHEDULER,
         f"PartitionName=low Nodes=ALL Default=YES MaxTime=600 PriorityJobFactor=10 PriorityTier={tiers[0]}",
         f"PartitionName=high Nodes=ALL MaxTime=600 PriorityJobFactor=20 PriorityTier={tiers[1]}",
     )
@@ -164,7 +164,7 @@ def real_starts(case: Case) -> dict[str, float]:
         zero_s = int(time.time()) + 2
         for job in case.jobs:
             time.sleep(max(0.0, zero_s + job.submit_s - time.time()))
-            _submit(slurm, case, job)
+            submit(slurm, case.gpus, job, f"sleep {job.run_s}")
         until = time.monotonic() + 60 + sum(job.run_s + 5 for job in case.jobs)
         while True:
             found = slurm.jobs()
@@ -178,12 +178,12 @@ def real_starts(case: Case) -> dict[str, float]:
         return {job.name: float(int(found[job.name]["StartTime"]) - zero_s) for job in case.jobs}
 
 
-def _submit(slurm: ThrowawaySlurm, case: Case, job: SleepJob) -> None:
+def submit(slurm: ThrowawaySlurm, node_gpus: int, job: SleepJob, script: str, *more: str) -> None:
     """Submit a job of a task a GPU, on as few nodes as can be."""
-    nodes = -(-job.gpus // case.gpus)
+    nodes = -(-job.gpus // node_gpus)
     where = ("-p", job.partition, "-N", str(nodes), "-n", str(job.gpus), "--gpus-per-task=1")
     named = ("-J", job.name, "-t", str(job.limit_min), "-o", "/dev/null", "-D", "/")
-    slurm.call("sbatch", *named, *where, f"--wrap=sleep {job.run_s}")
+    slurm.call("sbatch", *named, *where, *more, f"--wrap={script}")
 
 
 def reversed_pairs(

@@ -181,7 +181,12 @@ def test_a_preempting_policy_requeues_what_may_be_requeued(tmp_path: Path) -> No
 
 
 def run_day(
-    slurm: PretendedSlurm, path: Path, happen: Callable[[int], None], seconds: int, setting: ClientSetting
+    slurm: PretendedSlurm,
+    path: Path,
+    happen: Callable[[int], None],
+    seconds: int,
+    setting: ClientSetting,
+    every: int = 5,
 ) -> int:
     """Play some time, with a new client whenever the last one was killed; return how often that was."""
     killed, second = 0, 0
@@ -193,7 +198,7 @@ def run_day(
                     second += 1
                     happen(second)
                     slurm.advance(1)
-                    if second % 5 == 0:
+                    if second % every == 0:
                         client.poll()
             except KilledError:
                 killed += 1
@@ -201,7 +206,9 @@ def run_day(
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_day_killed_at_every_command(tmp_path: Path, seed: int) -> None:
+def test_a_day_killed_at_every_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    # Predictions have a test of their own, and take a third of the time.
+    monkeypatch.setattr("jigsaw_opt.serving.slurm.client._MOST_PREDICTIONS", 0)
     slurm = PretendedSlurm(3, 4)
     count = 0
 
@@ -219,8 +226,10 @@ def test_a_day_killed_at_every_command(tmp_path: Path, seed: int) -> None:
     slurm.before = slurm.after = lambda command: None
     for node in slurm.states:
         slurm.states[node] = "idle"
-    run_day(slurm, tmp_path / "log", lambda second: None, 1_500, ACT)
     jobs = list(slurm.jobs.values())
+    for _ in range(15):
+        if any(job.state != "COMPLETED" for job in jobs):
+            run_day(slurm, tmp_path / "log", lambda second: None, 100, ACT, every=10)
     assert len(jobs) > 10
     assert [job.number for job in jobs if job.state != "COMPLETED"] == []
     assert [job.number for job in jobs if len(job.started) != job.restarts + 1] == []

@@ -63,7 +63,7 @@ def test_the_report_of_a_day(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     printed = capsys.readouterr().out
     assert "3 jobs, of which 1 wait and 0 run; fifo on 4 GPUs of 1 nodes" in printed
     assert printed.splitlines()[-1].split() == ["2027-01-15", "2", "10", "10", "50%", "2", "175", "25", "30%", "30%"]
-    assert main(["slurm", "report", "--log", str(path), "--json"]) == 0
+    assert main(["slurm", "report", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == found
 
 

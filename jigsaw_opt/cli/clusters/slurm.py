@@ -16,6 +16,7 @@ ARGUMENTS: Arguments = {
         "help": "watch a Slurm cluster, report on a log day by day, or release the held jobs of a client that is dead",
         "default": "watch",
     },
+    "[file] LOG": {"help": "the log, as with --log", "type": Path},
     "--log FILE = slurm.jsonl": {"help": "log of the client, as JSON lines", "type": Path},
     "--act": "release held jobs where the policy puts them; without it nothing is sent to Slurm",
     "--policy NAME[:OPTION=VALUE...]": "who decides (default: what Slurm does by itself)",
@@ -38,6 +39,7 @@ _SHOWN = (
 
 def run(arguments: argparse.Namespace) -> int:
     """Watch until a signal comes, or do what was asked for."""
+    arguments.log = arguments.file or arguments.log
     if arguments.what == "report":
         return _report(arguments)
     return _give_back(arguments) if arguments.what == "give-back" else _watch(arguments)

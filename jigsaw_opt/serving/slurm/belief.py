@@ -8,7 +8,7 @@ from jigsaw_opt.scheduling.live.events import ClusterEvent
 from jigsaw_opt.serving.slurm.cluster import SlurmCluster
 from jigsaw_opt.serving.slurm.log import ClientLog
 from jigsaw_opt.serving.slurm.reading import SlurmJob
-from jigsaw_opt.serving.slurm.scheduler import EventScheduler
+from jigsaw_opt.serving.slurm.scheduler import LocalScheduler
 
 
 class Belief:
@@ -17,7 +17,7 @@ class Belief:
     Every change is an event first, and counts only if the scheduler takes it.
     """
 
-    def __init__(self, cluster: SlurmCluster, scheduler: EventScheduler, log: ClientLog) -> None:
+    def __init__(self, cluster: SlurmCluster, scheduler: LocalScheduler, log: ClientLog) -> None:
         self.cluster, self.now_us = cluster, 0
         self.at: dict[str, tuple[str, ...]] = {}
         self._scheduler, self._log = scheduler, log

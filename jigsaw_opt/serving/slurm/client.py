@@ -22,7 +22,7 @@ from jigsaw_opt.serving.slurm.cluster import SlurmCluster
 from jigsaw_opt.serving.slurm.commands import Command, Runner, SlurmError
 from jigsaw_opt.serving.slurm.log import ClientLog, released_jobs
 from jigsaw_opt.serving.slurm.reading import SlurmJob, SlurmNode, SlurmReader, read_ended
-from jigsaw_opt.serving.slurm.scheduler import EventScheduler
+from jigsaw_opt.serving.slurm.scheduler import LocalScheduler
 
 DEFAULT_POLICY = "backfill:kind=conservative:reserve=servers:placement=consolidated"
 """The simulation's name for what Slurm does by itself."""
@@ -68,7 +68,7 @@ class SlurmClient:
         self,
         run: Runner,
         log: ClientLog,
-        connect: Callable[[Cluster], EventScheduler],
+        connect: Callable[[Cluster], LocalScheduler],
         setting: ClientSetting,
         clock: Callable[[], int],
     ) -> None:

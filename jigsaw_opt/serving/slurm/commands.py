@@ -5,23 +5,30 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterable
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 from jigsaw_opt.errors import JigsawError
 
 Command: TypeAlias = tuple[str, ...]
+Runner: TypeAlias = Callable[[Command], str]
+"""Runs a command and returns what it prints; raises `SlurmError` where it fails."""
 
 _JOB = re.compile(r"[0-9]{1,10}(?:_[0-9]{1,10})?")
 _NODE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
 _LONGEST_TOLD = 300
 _MOST_BYTES = 1 << 28
-COLUMNS = (
-    *("JobArrayID", "State", "Reason", "PriorityLong", "NumNodes", "NumTasks", "tres-alloc", "tres-per-job"),
-    *("tres-per-node", "tres-per-task", "NodeList", "ReqNodes", "Requeue", "SubmitTime", "StartTime"),
-    *("EndTime", "TimeLimit", "Dependency", "HetJobID", "Partition", "UserName", "Account", "QOS", "Comment"),
+COLUMNS: dict[str, str] = dict(
+    re.findall(
+        r"(\S+)=(\S+)",
+        "JobArrayID=job_id State=job_state Reason=state_reason PriorityLong=priority NumNodes=node_count NumTasks=tasks"
+        " tres-alloc=tres_alloc_str tres-per-job=tres_per_job tres-per-node=tres_per_node tres-per-task=tres_per_task"
+        " NodeList=nodes ReqNodes=required_nodes Requeue=requeue SubmitTime=submit_time StartTime=start_time"
+        " EndTime=end_time TimeLimit=time_limit Dependency=dependency HetJobID=het_job_id Partition=partition"
+        " UserName=user_name Account=account QOS=qos Comment=comment",
+    )
 )
-"""Columns of jobs in plain text; a comment may hold bars, so it is the last."""
+"""Columns of jobs in plain text, with the key of JSON of each; a comment may hold bars, so it is the last."""
 JOBS: Command = ("squeue", "--all", "--states=all", "--json")
 JOBS_PLAIN: Command = ("squeue", "--all", "--states=all", "--noheader", "-O", ",".join(f"{one}:|" for one in COLUMNS))
 NODES: Command = ("sinfo", "--all", "--json")
@@ -30,13 +37,6 @@ NODES_PLAIN: Command = ("sinfo", "--all", "--Node", "--noheader", "-o", "%N|%T|%
 
 class SlurmError(JigsawError):
     """A command of Slurm failed, was not there, took too long, or printed what cannot be read."""
-
-
-class Runner(Protocol):
-    """Runs a command and returns what it prints; raises `SlurmError` where it fails."""
-
-    def __call__(self, command: Command) -> str:
-        """Run a command."""
 
 
 def run_command(command: Command, seconds: float = 30.0) -> str:
@@ -60,7 +60,8 @@ def run_command(command: Command, seconds: float = 30.0) -> str:
 
 def place(job: str, nodes: Iterable[str]) -> Command:
     """Return the command that has a job run on these nodes, or where it will without any."""
-    return ("scontrol", "update", f"jobid={_job(job)}", f"reqnodelist={','.join(map(_node, nodes))}")
+    named = ",".join(_checked(node, _NODE, "name of a node") for node in nodes)
+    return ("scontrol", "update", f"jobid={_job(job)}", f"reqnodelist={named}")
 
 
 def release(job: str) -> Command:
@@ -91,13 +92,10 @@ def accounting(jobs: Iterable[str]) -> Command:
 
 def _job(text: str) -> str:
     """Return the number of a job or of a task of an array, and refuse everything else."""
-    if _JOB.fullmatch(text) is None:
-        raise SlurmError(f"{text[:40]!r} is no number of a job")
-    return text
+    return _checked(text, _JOB, "number of a job")
 
 
-def _node(text: str) -> str:
-    """Return the name of one node, and refuse everything else."""
-    if _NODE.fullmatch(text) is None:
-        raise SlurmError(f"{text[:40]!r} is no name of a node")
+def _checked(text: str, pattern: re.Pattern[str], what: str) -> str:
+    if pattern.fullmatch(text) is None:
+        raise SlurmError(f"{text[:40]!r} is no {what}")
     return text

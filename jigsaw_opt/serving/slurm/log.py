@@ -92,10 +92,8 @@ def released_jobs(path: Path) -> set[str]:
     found: set[str] = set()
     for entry in read_log(path) if path.exists() else ():
         words = entry.get("command")
-        if entry["entry"] == "command" and isinstance(words, list) and words[:2] == ["scontrol", "update"]:
+        if entry["entry"] == "command" and isinstance(words, list) and words[1] in ("update", "requeuehold"):
             found.add(str(words[2]).removeprefix("jobid="))
-        elif entry["entry"] == "command" and isinstance(words, list) and words[:2] == ["scontrol", "requeuehold"]:
-            found.add(str(words[2]))
         elif entry["entry"] in ("given-back", "ended"):
             found.discard(str(entry.get("job")))
     return found

@@ -14,27 +14,17 @@ from typing import Any
 
 from jigsaw_opt.documents.readers.slurm.reading import ENDED_STATES, tasks_of
 from jigsaw_opt.documents.readers.slurm.records import nodes_of
-from jigsaw_opt.documents.readers.times import duration_us, moment_us, slurm_time_s
-from jigsaw_opt.serving.slurm.commands import (
-    COLUMNS,
-    JOBS,
-    JOBS_PLAIN,
-    NODES,
-    NODES_PLAIN,
-    Command,
-    Runner,
-    SlurmError,
-)
+from jigsaw_opt.documents.readers.times import moment_us, slurm_time_s
+from jigsaw_opt.serving.slurm import commands
+from jigsaw_opt.serving.slurm.commands import COLUMNS, Command, Runner, SlurmError
 
-_SECOND_US = 1_000_000
-_MINUTE_US = 60 * _SECOND_US
 _GPUS = re.compile(
     r"(?:gres[:/])?gpu(?::(?P<type>(?![0-9]+(?:$|\())[^:=,()]+))?(?:[:=](?P<gpus>[0-9]{1,7}))?"
     r"(?:\(IDX:(?P<at>[0-9,-]+)\))?(?:\(.*\))?"
 )
 _BETWEEN = re.compile(r",(?![^(]*\))")
-_RANGE = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?")
 _TASK = re.compile(r"(?P<array>[0-9]+)_(?P<task>[0-9]+)")
+_NONE = ("N/A", "(null)", "n/a", "None assigned", "UNLIMITED", "NONE")
 _WAITS = frozenset(("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"))
 _OUT = ("DOWN", "FAIL", "ERROR", "UNKNOWN", "INVAL", "NOT_RESPONDING", "NO_RESPOND", "POWERED_DOWN", "POWERING_DOWN")
 _CLOSED = ("DRAIN", "MAINT", "RESERVED", "FUTURE", "PLANNED_DOWN", "REBOOT")
@@ -99,13 +89,13 @@ class SlurmReader:
 
     def jobs(self, now_us: int) -> list[SlurmJob]:
         """Return all jobs that Slurm tells of."""
-        text = self._json(JOBS)
-        return read_jobs_plain(self._run(JOBS_PLAIN), now_us) if text is None else read_jobs(text, now_us)
+        text = self._json(commands.JOBS)
+        return read_jobs_plain(self._run(commands.JOBS_PLAIN), now_us) if text is None else read_jobs(text, now_us)
 
     def nodes(self) -> list[SlurmNode]:
         """Return all nodes."""
-        text = self._json(NODES)
-        return read_nodes_plain(self._run(NODES_PLAIN)) if text is None else read_nodes(text)
+        text = self._json(commands.NODES)
+        return read_nodes_plain(self._run(commands.NODES_PLAIN)) if text is None else read_nodes(text)
 
     def _json(self, command: Command) -> str | None:
         """Return what a command prints; None where this version of Slurm prints no JSON."""
@@ -125,16 +115,8 @@ def read_jobs(text: str, now_us: int) -> list[SlurmJob]:
 
 def read_jobs_plain(text: str, now_us: int) -> list[SlurmJob]:
     """Return the jobs in the columns of `COLUMNS`."""
-    found: list[SlurmJob] = []
-    for line in text.splitlines():
-        cells = line.split("|", len(COLUMNS) - 1)
-        if len(cells) == len(COLUMNS):
-            values = dict(zip(COLUMNS, (cell.strip() for cell in cells), strict=True))
-            values["Comment"] = values["Comment"].removesuffix("|")
-            found += _jobs_of({name: "" if _is_none(value) else value for name, value in values.items()}, now_us)
-        elif line.strip():
-            raise SlurmError(f"squeue printed {len(cells)} columns, not {len(COLUMNS)}: {line[:80]!r}")
-    return found
+    rows = (dict(zip(COLUMNS, cells, strict=True)) for cells in _cells(text, "squeue", len(COLUMNS)))
+    return [job for row in rows for job in _jobs_of(row, now_us)]
 
 
 def read_nodes(text: str) -> list[SlurmNode]:
@@ -153,14 +135,10 @@ def read_nodes(text: str) -> list[SlurmNode]:
 def read_nodes_plain(text: str) -> list[SlurmNode]:
     """Return the nodes that ``sinfo -N -o '%N|%T|%G'`` prints; one of several partitions stands there several times."""
     found: dict[str, SlurmNode] = {}
-    for line in filter(str.strip, text.splitlines()):
-        cells = [cell.strip() for cell in line.split("|")]
-        if len(cells) != 3:
-            raise SlurmError(f"sinfo printed {len(cells)} columns, not 3: {line[:80]!r}")
-        marks = [_MARKS[sign] for sign in cells[1] if sign in _MARKS]
-        state = _node_state([cells[1].strip("*~#!%$@^-+").upper(), *marks])
-        for name in nodes_of(cells[0]) or ():
-            found[name] = SlurmNode(name, cells[2], state)
+    for names, told, gres in _cells(text, "sinfo", 3):
+        marks = [_MARKS[sign] for sign in told if sign in _MARKS]
+        state = _node_state([told.strip("*~#!%$@^-+").upper(), *marks])
+        found |= {name: SlurmNode(name, gres, state) for name in nodes_of(names) or ()}
     return list(found.values())
 
 
@@ -178,6 +156,15 @@ def read_ended(text: str, jobs: Iterable[SlurmJob]) -> list[SlurmJob]:
     return found
 
 
+def _cells(text: str, program: str, columns: int) -> Iterator[list[str]]:
+    """Yield the cells of each line; one that says that there is no value is empty, and the last one may hold bars."""
+    for line in filter(str.strip, text.splitlines()):
+        cells = [cell.strip() for cell in line.removesuffix("|").split("|", columns - 1)]
+        if len(cells) != columns:
+            raise SlurmError(f"{program} printed {len(cells)} columns, not {columns}: {line[:80]!r}")
+        yield ["" if cell in _NONE else cell for cell in cells]
+
+
 def _rows(text: str, *keys: str) -> list[dict[str, Any]]:
     """Return the objects of a list of JSON, which stands under one of these keys."""
     try:
@@ -192,10 +179,11 @@ def _rows(text: str, *keys: str) -> list[dict[str, Any]]:
 
 def _from_json(row: Mapping[str, Any]) -> dict[str, str]:
     """Return the values of a job of JSON under the names of the plain columns, and those that only JSON has."""
-    found = {ours: _plain(row.get(theirs)) for ours, theirs in _KEYS.items()}
-    array, tasks = found["Array"], found["Tasks"]
+    more = {"MaxNodes": "max_nodes", "ArrayLimit": "array_max_tasks", "tres-req": "tres_req_str"}
+    found = {ours: _plain(row.get(theirs)) for ours, theirs in {**COLUMNS, **more}.items()}
+    array, task, tasks = (_plain(row.get(f"array_{key}")) for key in ("job_id", "task_id", "task_string"))
     if array not in ("", "0"):
-        found["JobArrayID"] = f"{array}_[{tasks}]" if tasks else f"{array}_{found['Task']}"
+        found["JobArrayID"] = f"{array}_[{tasks}]" if tasks else f"{array}_{task}"
     if row.get("hold") is True:
         found["PriorityLong"] = "0"
     found["tres-alloc"] += "," + found["tres-req"]
@@ -255,19 +243,6 @@ def _jobs_of(values: Mapping[str, str], now_us: int) -> Iterator[SlurmJob]:
         )
 
 
-_KEYS: Mapping[str, str] = dict(
-    re.findall(
-        r"(\S+)=(\S+)",
-        "JobArrayID=job_id Array=array_job_id Task=array_task_id Tasks=array_task_string ArrayLimit=array_max_tasks"
-        " State=job_state Reason=state_reason PriorityLong=priority NumNodes=node_count MaxNodes=max_nodes"
-        " NumTasks=tasks tres-alloc=tres_alloc_str tres-req=tres_req_str tres-per-job=tres_per_job"
-        " tres-per-node=tres_per_node tres-per-task=tres_per_task NodeList=nodes ReqNodes=required_nodes"
-        " Requeue=requeue SubmitTime=submit_time StartTime=start_time EndTime=end_time TimeLimit=time_limit"
-        " Dependency=dependency HetJobID=het_job_id Partition=partition UserName=user_name Account=account QOS=qos"
-        " Comment=comment",
-    )
-)
-"""By plain column, and names of our own, the key of JSON."""
 _LATER = ("Dependency", "BeginTime")
 _OWNER = {"user": "UserName", "account": "Account", "qos": "QOS"}
 
@@ -298,8 +273,7 @@ def _indices(nodes: Iterable[str], text: str) -> dict[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
     for node, told in zip(nodes, text.split("|") if text else (), strict=False):
         matches = filter(None, map(_GPUS.fullmatch, _BETWEEN.split(told)))
-        ranges = (_RANGE.fullmatch(part) for match in matches if match["at"] for part in match["at"].split(","))
-        numbers = [k for one in ranges if one for k in range(int(one[1]), int(one[2] or one[1]) + 1)]
+        numbers = [int(k) for match in matches if match["at"] for k in nodes_of(f"[{match['at']}]") or ()]
         if numbers:
             found[node] = tuple(numbers)
     return found
@@ -312,11 +286,8 @@ def _moment(text: str) -> int | None:
 
 
 def _limit_us(text: str) -> int | None:
-    """Return a time limit: minutes of JSON, or as plain text has it; None for none."""
-    if text.isdecimal():
-        return int(text) * _MINUTE_US or None
-    seconds = slurm_time_s(text)
-    return duration_us(text) if seconds is None else seconds * _SECOND_US
+    """Return a time limit, of which a number alone tells minutes; None for none."""
+    return (slurm_time_s(text) or 0) * 1_000_000 or None
 
 
 def _node_state(words: Iterable[str]) -> str:
@@ -325,7 +296,3 @@ def _node_state(words: Iterable[str]) -> str:
     if any(word.startswith(_OUT) for word in told):
         return "down"
     return "closed" if any(word.startswith(("DRNG", "DRAIN", *_CLOSED)) for word in told) else "up"
-
-
-def _is_none(text: str) -> bool:
-    return text in ("N/A", "(null)", "n/a", "None assigned", "UNLIMITED", "NONE")

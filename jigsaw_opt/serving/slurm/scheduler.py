@@ -1,36 +1,14 @@
-"""The scheduler behind the client: one in this process, or any other that takes events and returns changes."""
+"""The scheduler behind the client, a live one in this process."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.live.events import ClusterEvent
 from jigsaw_opt.scheduling.live.plan_change import PlanChange
 from jigsaw_opt.scheduling.live.scheduler import LiveScheduler
 from jigsaw_opt.scheduling.live.start_prediction import StartPrediction
-
-
-class EventScheduler(Protocol):
-    """Takes events, decides, and predicts starts, as `LiveScheduler` does."""
-
-    def handle(self, event: ClusterEvent) -> object:
-        """Take an event in; raises `UsageError` where it cannot be."""
-
-    def step(self, now_us: int) -> PlanChange:
-        """Return what changes now."""
-
-    def expected_start(self, job: str, past: Sequence[TraceJob]) -> StartPrediction:
-        """Return when a waiting job will start.
-
-        Parameters
-        ----------
-        job
-            Its name.
-        past
-            Jobs that ended before, in order of submission, each with its duration; empty where too few are known.
-        """
 
 
 class LocalScheduler:
@@ -44,7 +22,7 @@ class LocalScheduler:
         self._live, self._shadow, self._samples = live, shadow, samples
 
     def handle(self, event: ClusterEvent) -> object:
-        """Take an event in."""
+        """Take an event in; raises `UsageError` where it cannot be."""
         return self._live.handle(event)
 
     def step(self, now_us: int) -> PlanChange:
@@ -52,5 +30,5 @@ class LocalScheduler:
         return (self._live.copy() if self._shadow else self._live).step(now_us)
 
     def expected_start(self, job: str, past: Sequence[TraceJob]) -> StartPrediction:
-        """Return when a waiting job will start, of so many simulations."""
+        """Return when a waiting job will start; `past`: jobs that ended before, in order of submission."""
         return self._live.when(job, past, self._samples)
