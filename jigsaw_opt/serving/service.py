@@ -166,15 +166,21 @@ class Service:
         if snapshot is not None:
             self.sequence, self.oldest = snapshot[0], snapshot[0] - self.limits.kept_entries
             kept = decode(snapshot[1])
-            self.live.restore(kept["state"])
+            lost = self.live.restore(kept["state"])
+            if lost and entries:
+                hint = "start it once with the former arguments, and end it in order"
+                told = f"{len(entries)} entries of the journal follow a state of other arguments"
+                raise InvalidInputError([Problem("$.inputs", told, hint, code="mismatch")])
+            for told in lost:
+                _log.warning("what is kept goes on: %s", told)
             self._owners, self._told = kept["owners"], kept["told"]
         for self.sequence, who, entry in entries:
             self._replay(decode(entry), who)
         self._replaying, self._since_snapshot = False, len(entries)
         self._newest_change = self.last_change = max(self._newest_change, self.store.last_change())
         self._flush()
-        if snapshot is None and not entries:
-            self._snapshot()  # so that a later start with other arguments is refused
+        if not entries:
+            self._snapshot()  # what follows in the journal is of these arguments
         self._look()
         self._thread.start()
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling import (
     ClusterState,
@@ -231,3 +232,55 @@ def test_late_steps_in_a_row_count_and_a_decision_in_between_ends_the_row(monkey
 def test_limits_that_are_no_numbers_are_refused() -> None:
     with misuse("out-of-range moves_per_hour", "out-of-range fall_back"):
         LiveScheduler(star("v"), "fifo", moves_per_hour=-1, fall_back=-1)
+
+
+def test_a_state_goes_on_under_another_policy_and_other_times_and_on_more_servers() -> None:
+    live = filled(low("a"), low("b"), low("c"))
+    state, before = in_json(live.state()), runs(live)
+    again = LiveScheduler(star("v", "v", "v"), "las", models=MODELS, round_us=0, restart_us=7, moves_per_hour=3)
+    assert again.restore(state) == ("the arguments are others", "policy 'las' begins anew")
+    assert runs(again) == before
+    change = again.step(1)
+    assert [start.to.job for start in change.starts] == ["c"] and not change.failure
+    assert not change.stops and not change.moves
+    same = LiveScheduler(star("v", "v"), "priority", models=MODELS, round_us=0, restart_us=7)
+    assert same.restore(state) == ("the arguments are others",) and same.state()["policy"] == state["policy"]
+
+
+def test_jobs_wait_whose_gpus_are_gone_and_others_stay_by_the_names_of_their_gpus() -> None:
+    live = filled(low("a"), low("b"))
+    live.handle(ServerLost(1, "s0"))
+    live.handle(JobSubmitted(1, low("c", 1)))
+    cluster = star("v", "v")
+    again = LiveScheduler(replace(cluster, servers=cluster.servers[1:], links=cluster.links[1:]), "fifo", models=MODELS)
+    told = again.restore(in_json(live.state()))
+    assert "there is no server 's0' any more" in told and runs(again) == {"b": ("s1/0", "s1/1", "s1/2", "s1/3")}
+    back = LiveScheduler(replace(cluster, servers=cluster.servers[:1], links=cluster.links[:1]), "fifo", models=MODELS)
+    assert "job 'b' waits: its GPUs are gone" in back.restore(in_json(live.state()))
+    back.handle(JobProgressed(2, "b", 1.0))
+    assert runs(back) == {} and [(stop.job, stop.reason) for stop in back.step(2).stops][1:] == [
+        ("b", "its GPUs are gone")
+    ]
+
+
+def test_work_that_other_models_count_less_of_is_never_all_done() -> None:
+    live = filled(low("a"))
+    live.handle(JobProgressed(1, "a", 900.0))
+    state = in_json(live.state())
+    state["jobs"][0]["trace"]["iterations"] = 10
+    with pytest.raises(InvalidInputError, match="has done all its work"):
+        filled_at_beginning().restore(state)
+    again = LiveScheduler(star("v", "v"), "fifo", models=MODELS)
+    again.restore(state)
+    assert again.read(lambda state: state.jobs[0].active.left) == 1
+
+
+def filled_at_beginning() -> LiveScheduler:
+    return LiveScheduler(star("v", "v"), "priority", models=MODELS, round_us=0)
+
+
+def test_a_state_with_a_job_whose_model_is_unknown_is_refused() -> None:
+    state = in_json(filled(low("a")).state())
+    with pytest.raises(InvalidInputError) as raised:
+        LiveScheduler(star("v", "v"), "fifo", models={"other": MODELS["small"]}).restore(state)
+    assert [problem.path for problem in raised.value.problems] == ["$.jobs[0]"]

@@ -206,7 +206,11 @@ def test_all_problems_of_a_state_are_told() -> None:
     with refuses("outdated $.format"):
         submitted().restore({**wrong, "format": "jigsaw-live/1"})
     twice["shares"][1]["gpus"] = twice["shares"][0]["gpus"][:2]
-    changed = {"which is down": {"lost": ["s0"]}, "more": {"policy": {"more": 1}}, "other arguments": {"inputs": ""}}
+    changed = {
+        "which is down": {"lost": ["s0"]},
+        "more": {"policy": {"more": 1}},
+        "servers": {"inputs": "", "servers": 3},
+    }
     for message, tree in {
         "is given to": twice,
         "object": [],

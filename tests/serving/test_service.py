@@ -257,11 +257,20 @@ def test_old_changes_are_forgotten(tmp_path: Path) -> None:
         assert found.get(f"/v1/changes?after={found.service.oldest}")["sequence"] == found.service.last_change
 
 
-def test_another_cluster_does_not_go_on_from_what_is_kept(tmp_path: Path) -> None:
-    with served(tmp_path):
-        pass
-    with pytest.raises(InvalidInputError, match="other arguments"):
-        service(tmp_path, "las").start()
+def test_what_is_kept_goes_on_with_another_policy_after_an_end_in_order_and_not_after_a_crash(tmp_path: Path) -> None:
+    with served(tmp_path) as found:
+        found.post(submit("a"))
+        settle(found)
+        crashed = copied(found.service, tmp_path / "crashed")
+    with pytest.raises(InvalidInputError, match="of other arguments"):
+        service(crashed, "las").start()
+    with served(tmp_path, "las") as found:
+        assert list(found.service.live.read(lambda state: state.numbers)) == ["a"]
+        found.post(submit("b"))
+        settle(found)
+        crashed = copied(found.service, tmp_path / "again")
+    with served(crashed, "las") as found:
+        assert list(found.service.live.read(lambda state: state.numbers)) == ["a", "b"]
 
 
 def test_one_service_at_a_time_writes_to_a_file(tmp_path: Path) -> None:

@@ -115,6 +115,7 @@ class LiveScheduler:
         if performance is None:
             performance = _default_performance(models)
         self._chosen = self._policy, self._options = choose(policy)
+        self._chosen_plain = [self._policy.name, dict(self._options)]
         self._moves_per_hour, self._fall_back = moves_per_hour, fall_back
         self._perform, self._journal, self._clock = performance, journal, clock
         given: dict[str, Any] = {"seed": seed, "round_us": round_us, "restart_us": restart_us}
@@ -280,18 +281,26 @@ class LiveScheduler:
         with self._lock:
             return what(self._state)
 
-    def restore(self, state: Plain) -> None:
-        """Go on, from the beginning, as the scheduler with the same arguments that gave `state`.
+    def restore(self, state: Plain) -> tuple[str, ...]:
+        """Go on, from the beginning, as the scheduler that gave `state`.
+
+        With other arguments jobs, queues and what runs are kept. Jobs wait whose GPUs are gone or do not take them, and
+        a policy of another name or with other options begins anew.
 
         Parameters
         ----------
         state
             What `state` gave, which is not to be trusted.
 
+        Returns
+        -------
+        tuple[str, ...]
+            What the state has lost, in a sentence each, where the arguments are others; empty where they are not.
+
         Raises
         ------
         InvalidInputError
-            With every problem: it is no state, one of a scheduler with other arguments, or one that none has. Then
+            With every problem: it is no state, one that no scheduler has, or one with jobs that cannot run here. Then
             this scheduler must not be used.
         UsageError
             This scheduler is not at its beginning.
@@ -299,10 +308,31 @@ class LiveScheduler:
         with self._lock:
             if not self._at_beginning:
                 raise UsageError("a state is restored by a scheduler that has seen nothing yet", code="wrong-order")
-            self._state, memory = decode_state(state, self._inputs, self._state.setting, self._perform)
+            self._state, lost = decode_state(state, self._inputs, self._state.setting, self._perform)
             self._at_beginning = False
-            self._choose()
-            self._asked.restore(memory, self._state.observation(), "$.policy")
+            if lost is None:
+                self._choose()
+                self._asked.restore(state["policy"], self._state.observation(), "$.policy")
+                return ()
+            return ("the arguments are others", *lost, *self._begin_with(state))
+
+    def _begin_with(self, state: Plain) -> Sequence[str]:
+        """Have the chosen policy begin on a state of a scheduler with other arguments; what of it is lost."""
+        report = Report()
+        self._state.fallen = False
+        self._choose()
+        for k, job in enumerate(self._state.jobs.values()):
+            if (reason := self._asked.refusal(job.active.job)) is not None:
+                report.add(("$.jobs", k), reason, code="unsupported")
+        report.raise_if_any()
+        self._state.asked = True
+        if state["chosen"] == self._chosen_plain and not state["fallen"]:
+            self._asked.memory = state["policy"]
+            if self._asked.begin_anew(self._state.observation()):
+                return ()
+        self._state.take_up()
+        self._state.forget_all()
+        return (f"{self._asked.name} begins anew",)
 
     def replay(self, entry: Plain) -> PlanChange | None:
         """Do again what a journal has noted; the change of a step.
@@ -336,7 +366,7 @@ class LiveScheduler:
         self._at_beginning = False
 
     def _encoded(self) -> Plain:
-        return encode_state(self._state, self._inputs, self._asked.memory)
+        return encode_state(self._state, self._inputs, self._chosen_plain, self._asked.memory)
 
     def _take_in(self, entry: Plain, report: Report) -> tuple[str, ...]:
         """Take an event in, unless something is wrong in itself, which is reported, or here; what has no effect."""

@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence, Set
 
 from jigsaw_opt.documents.decoding import made
+from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.rules.keyed import plain
 from jigsaw_opt.problem.rules.report import Report
-from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.problem.workload import MOST_GPUS, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.live.cluster_state import ClusterState
 from jigsaw_opt.scheduling.live.event_checks import check_addition
@@ -44,7 +45,9 @@ from jigsaw_opt.text import named
 _FORMAT = "jigsaw-live/3"
 _TOLD = 5
 """Wrong entries of a list that are named."""
-_HEAD = fields(format={"const": _FORMAT}, inputs=TEXT, time_us=TIME, next_job=whole())
+_HEAD = fields(
+    format={"const": _FORMAT}, inputs=TEXT, chosen=ANYTHING, servers=ANYTHING, time_us=TIME, next_job=whole()
+)
 _ADDED = fields(server=SERVER, links=listed(LINK))
 _OUT = {
     **{key: (key, "servers") for key in ("lost", "drained", "cordoned")},
@@ -60,12 +63,17 @@ def check_step(entry: Plain) -> None:
     checked(entry, _STEP)
 
 
-def encode_state(state: ClusterState, inputs: str, memory: Plain) -> Plain:
-    """Return a state as values of JSON."""
+def encode_state(state: ClusterState, inputs: str, chosen: Plain, memory: Plain) -> Plain:
+    """Return a state as values of JSON.
+
+    `inputs`: digest of the arguments of the scheduler. `chosen`: name and options of its policy.
+    """
     cluster = state.setting.cluster
     return {
         "format": _FORMAT,
         "inputs": inputs,
+        "chosen": chosen,
+        "servers": [keyed(server, "name", "gpus") for server in cluster.servers],
         "time_us": state.now_us,
         "next_job": state.next_job,
         "added": plain([keyed(event, "server", "links") for event in state.added], flat=True),
@@ -98,29 +106,51 @@ def _job(job: LiveJob) -> Plain:
 
 def decode_state(
     tree: Plain, inputs: str, setting: PolicySetting, perform: Callable[[Cluster], Performance]
-) -> tuple[ClusterState, Plain]:
-    """Return the state of a document, and what the policy remembers."""
+) -> tuple[ClusterState, list[str] | None]:
+    """Return the state of a document, and what it has lost where the arguments are others; None where they are not."""
     require_newest(tree, _FORMAT, "$.format")
     report = Report()
     checked(tree, {**_HEAD, "additionalProperties": True})
-    if tree["inputs"] != inputs:
-        hint = "it goes on only with the cluster, policy, models and options that it was started with"
-        report.add("$.inputs", "is a state of a scheduler with other arguments", hint, code="mismatch")
-        report.raise_if_any()
+    lost: list[str] | None = None if tree["inputs"] == inputs else []
     checked(tree.get("added"), listed(_ADDED))
     state = ClusterState(setting)
-    _add(state, tree["added"], perform, report)
+    known = {server.name for server in setting.cluster.servers} if lost is not None else ()
+    _add(state, [one for one in tree["added"] if one["server"]["name"] not in known], perform, report)
     report.raise_if_any()
-    limits = NumberLimits(tree["next_job"], state.setting.gpu_count, tree["time_us"], MOST)
-    checked(tree, _shape(limits))
+    if lost is not None:
+        tree = _adapted(tree, state.setting.cluster, lost)
+    else:
+        checked(tree, _shape(NumberLimits(tree["next_job"], state.setting.gpu_count, tree["time_us"], MOST)))
     for k, job in enumerate(tree["jobs"]):
         check_job(job["trace"], (("$.jobs", k), "trace"), report)
     report.raise_if_any()
+    if lost is not None:
+        tree["jobs"] = [_capped(one, state.setting.performance) for one in tree["jobs"]]
     _check(tree, state, report)
     report.raise_if_any()
-    _fill(state, tree, report)
+    _fill(state, tree, lost, report)
     report.raise_if_any()
-    return state, tree["policy"]
+    return state, lost
+
+
+def _adapted(tree: Plain, cluster: Cluster, lost: list[str]) -> Plain:
+    """Return a document as of a scheduler on another cluster; note in `lost` what there is no longer."""
+    servers = checked(tree.get("servers"), listed(fields(name=TEXT, gpus=whole(MOST_GPUS, 1))), "$.servers")
+    if sum(one["gpus"] for one in servers) > MOST_GPUS:
+        raise InvalidInputError([Problem("$.servers", f"have more than {MOST_GPUS} GPUs", code="too-large")])
+    names = [f"{one['name']}/{k}" for one in servers for k in range(one["gpus"])]
+    checked(tree, _shape(NumberLimits(tree["next_job"], len(names), tree["time_us"], MOST)))
+    numbers = {name: k for k, name in enumerate(cluster.gpus.names)}
+    tree = {**tree, "shares": list(tree["shares"])}
+    for key, (_, parts) in _OUT.items():
+        known = set(_names(cluster, parts))
+        lost += [f"there is no {parts[:-1]} {one!r} any more" for one in tree[key] if one not in known]
+        tree[key] = [one for one in tree[key] if one in known]
+    for k, share in enumerate(tree["shares"]):
+        gpus = [names[gpu] for gpu in share["gpus"]]
+        here = sorted(numbers[one] for one in gpus if one in numbers)
+        tree["shares"][k] = {**share, "gpus": here if len(here) == len(gpus) else []}
+    return tree
 
 
 def _add(
@@ -201,8 +231,18 @@ def _check_once(found: Sequence[int | str], known: Set[int | str], why: str, pla
         report.add(place, "; ".join(told[:_TOLD]), code="contradiction")
 
 
-def _fill(state: ClusterState, tree: Plain, report: Report) -> None:
-    """Take over what was checked, and check what runs."""
+def _capped(tree: Plain, performance: Performance) -> Plain:
+    """Return a job that has something left to do, as other models may count less work."""
+    job = TraceJob(**tree["trace"])
+    if performance.unknown(job) is not None:
+        return tree
+    most, figures = performance.work(job) - 1, tree["figures"]
+    done = min(most, figures["done"])
+    return {**tree, "figures": {**figures, "done": done}, "reported": min(most, tree["reported"])}
+
+
+def _fill(state: ClusterState, tree: Plain, lost: list[str] | None, report: Report) -> None:
+    """Take over what was checked, and check what runs; where arguments are others, jobs wait that cannot run."""
     state.now_us, state.next_job, state.quotas = tree["time_us"], tree["next_job"], dict(tree["quotas"])
     for key, (name, parts) in _OUT.items():
         numbers = {one: k for k, one in enumerate(_names(state.setting.cluster, parts))}
@@ -216,19 +256,40 @@ def _fill(state: ClusterState, tree: Plain, report: Report) -> None:
     for share in state.shares:
         for index in share.jobs:
             state.jobs[index].active.share = share
+    state.news, state.reasons = News.restored(tree["news"]), dict(tree["reasons"])
+    if lost is not None:
+        state.shares = tuple(share for share in state.shares if not _stopped(state, share, lost))
     for k, live in enumerate(state.jobs.values()):
         runs, apart = live.active.share is not None, state.is_apart(live)
         if apart > live.held or (runs and live.held > apart):
             report.add(("$.jobs", k), "is to be kept from the policy, or not to be", code="contradiction")
-    state.news = News.restored(tree["news"])
     state.asked, state.wake_us = tree["asked"], tree["wake_us"]
     state.told, state.cancelled = (
         {one["job"]: JobAssignment.restored(one) for one in tree[key]} for key in ("told", "cancelled")
     )
-    state.reasons, state.moves_us = dict(tree["reasons"]), list(tree["moves_us"])
+    state.moves_us = list(tree["moves_us"])
     state.failed_steps, state.fallen = tree["failed_steps"], tree["fallen"]
     try:
         check_shares(state.setting, state.active, state.shares, (), f"at {state.now_us} us", remains=True)
         check_up(state.setting, state.active, state.shares, state.down, frozenset(state.dead), f"at {state.now_us} us")
     except InvariantError as error:
         report.add("$.shares", str(error), code="contradiction")
+
+
+def _stopped(state: ClusterState, share: Share, lost: list[str]) -> bool:
+    """Have the jobs of a share wait if it cannot run on this cluster, and note why in `lost`."""
+    when = f"at {state.now_us} us"
+    try:
+        if not share.gpus:
+            raise InvariantError("its GPUs are gone")
+        check_shares(state.setting, state.active, (share,), (), when, remains=True)
+        check_up(state.setting, state.active, (share,), state.down, frozenset(state.dead), when)
+    except InvariantError as error:
+        for job in (state.jobs[index] for index in share.jobs):
+            job.leave()
+            if not job.held:
+                state.news.stop(job.active.index)
+            state.reasons[job.active.job.name] = str(error)
+            lost.append(f"job {job.active.job.name!r} waits: {error}")
+        return True
+    return False
