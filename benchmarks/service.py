@@ -208,7 +208,7 @@ async def limits(port: int, folder: Path) -> list[tuple[str, Counter[int], bool]
         ("4 bodies of more than 4 MiB", large, large == {413: 4}),
         ("4 bodies that do not come", slow, slow == {408: 4}),
         ("520 long polls at once", polls, polls == {200: 500, 429: 20}),
-        ("1400 events at once, the file locked for 5 s", many, many.keys() == {200, 429, 503}),
+        ("1400 events at once, the file locked for 5 s", many, many.keys() <= {200, 429, 503} and many[429] > 0),
     ]
 
 
