@@ -86,6 +86,7 @@ class Payoff:
     `levels`: level of each worker; if `frozen`, of all workers in turn, as parts are frozen one after the other from
     the input on, in equal times. `time, progress`: shares of the GPU-time and of the progress of full depth.
     `smaller_batch`: progress at full depth with a batch so small that it takes this GPU-time; 0 where none does.
+    `is_sure`: whether the levels pay, or do not, with every noise scale that is to be reckoned with.
     """
 
     levels: tuple[int, ...]
@@ -93,12 +94,20 @@ class Payoff:
     progress: Fraction
     smaller_batch: Fraction
     frozen: bool = False
+    is_sure: bool = True
+
+    @property
+    def pays(self) -> bool:
+        """Whether the levels make more progress than full depth in the same GPU-time, with these noise scales."""
+        return self.progress > max(self.time, self.smaller_batch)
 
     @property
     def verdict(self) -> str:
         """Whether the levels pay, or what pays more."""
         if self.progress == self.time == 1:
             return "full depth"
+        if not self.is_sure:
+            return "undecided: the noise is not known well enough"
         if self.progress <= self.time:
             return "does not pay: fewer iterations at full depth make more progress"
         if self.progress <= self.smaller_batch:
@@ -122,36 +131,46 @@ PAYOFF_HEADS = ("levels", "GPU-time", "progress", "by a smaller batch", "GPU-tim
 
 
 def payoffs(
-    efficiency: Efficiency, times: Sequence[int], workers: int, fixed_share: Fraction | None = None
+    efficiency: Efficiency,
+    times: Sequence[int],
+    workers: int,
+    fixed_share: Fraction | None = None,
+    ends: Sequence[Efficiency] = (),
 ) -> tuple[Payoff, ...]:
     """Return what ways of choosing levels come to: full depth, a staircase, two levels, the best one, and freezing.
 
     The best one takes least GPU-time for its progress, of all in which somebody goes to full depth. Freezing is what
     ``LevelSchedule(rule="full", freeze_from=...)`` does from now on, if weights stay as they are. `times`: time of a
     block by level, in any unit, at least 1. `fixed_share`: share of a block's time at full depth that does not fall
-    with the batch, from 0 to 1; where it is not known, time is assumed to be in proportion to samples.
+    with the batch, from 0 to 1; where it is not known, time is assumed to be in proportion to samples. `ends`: others
+    that the efficiency may be; what does not pay with all of them or with none is not sure.
     """
     depth = len(times)
     ways = [(depth,) * workers, staircase(depth, workers)]
     ways += [(1,) * (workers - full) + (depth,) * full for full in range(workers - 1, 0, -1)]
     ways.append(goodput_levels(efficiency, times, workers))
     fixed = fixed_share or Fraction(0)
-    found = [_payoff(efficiency, times, [levels], fixed) for levels in dict.fromkeys(map(tuple, ways))]
+    found = [_payoff((efficiency, *ends), times, [levels], fixed) for levels in dict.fromkeys(map(tuple, ways))]
     if depth > 1:
         in_turn = tuple(range(depth - 1, 0, -1))
-        payoff = _payoff(efficiency, times, [(level,) * workers for level in in_turn], fixed)
+        payoff = _payoff((efficiency, *ends), times, [(level,) * workers for level in in_turn], fixed)
         found.append(replace(payoff, levels=in_turn, frozen=True))
     return tuple(found)
 
 
-def _payoff(efficiency: Efficiency, times: Sequence[int], rows: Sequence[tuple[int, ...]], fixed: Fraction) -> Payoff:
-    workers, most = len(rows[0]), efficiency.most
+def _payoff(
+    known: Sequence[Efficiency], times: Sequence[int], rows: Sequence[tuple[int, ...]], fixed: Fraction
+) -> Payoff:
+    """Return what the first efficiency makes of levels, sure where all others agree whether these pay."""
+    (efficiency, *others), workers = known, len(rows[0])
+    most = efficiency.most
     time = Fraction(sum(times[level - 1] for row in rows for level in row), len(rows) * workers * times[-1])
     # A block with the share b of its batch takes the share fixed + (1 - fixed) * b of its time.
     batch = (time - fixed) / (1 - fixed) if fixed < time < 1 else Fraction(int(time))
     smaller = efficiency.progress([len(times)] * workers, batch)
     made = Fraction(sum(map(efficiency.progress, rows)), len(rows) * most)
-    return Payoff(rows[0], time, made, Fraction(smaller, most))
+    found = Payoff(rows[0], time, made, Fraction(smaller, most))
+    return replace(found, is_sure=all(_payoff([one], times, rows, fixed).pays == found.pays for one in others))
 
 
 def goodput_levels(efficiency: Efficiency, times: Sequence[int], workers: int) -> tuple[int, ...]:

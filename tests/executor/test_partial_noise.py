@@ -127,20 +127,34 @@ def test_a_running_job_says_what_pays() -> None:
         model(batch(0, 0)).square().mean().backward()
         model.zero_grad()
     found = model.efficiency()
-    assert found.payoffs((2, 3), 4) == payoffs(found.rounded(), (2, 3), 4)
+    assert found.payoffs((2, 3), 4) == payoffs(found.rounded(), (2, 3), 4, None, found.interval())
     one, deep = found.times
     whole = model.describe().levels[0].share
     assert whole is not None and found.workers == 1
     assert (one, deep) == pytest.approx((deep / 3 * (1 + 2 * whole), deep), rel=1e-6)
     assert "full depth" in str(found)
-    assert str(found).endswith("by a smaller batch: assumes that time is in proportion to samples")
+    assert "\nby a smaller batch: assumes that time is in proportion to samples\nmeasured on small" in str(found)
 
 
 def test_what_is_known_of_fixed_costs_is_counted_and_told() -> None:
     found = replace(estimate((4, 1), (4, 1)), times=(60, 100), workers=2, fixed_share=0.6)
-    assert found.payoffs() == payoffs(found.rounded(), (60, 100), 2, Fraction(3, 5))
+    assert found.payoffs() == payoffs(found.rounded(), (60, 100), 2, Fraction(3, 5), found.interval())
     told = "by a smaller batch: 60.0% of the time of a block at full depth does not fall with the batch"
-    assert str(found).endswith(told)
+    assert f"\n{told}\n" in str(found)
+
+
+def test_the_verdict_waits_until_the_noise_is_known_well_enough() -> None:
+    known = replace(estimate((2, 1), (2, 1)), times=(60, 100), workers=2, fixed_share=0.6)
+    assert known.interval() == (Efficiency((1800, 1800), (500, 500)), Efficiency((2200, 2200), (500, 500)))
+    assert known.payoffs()[1].verdict == "pays"
+    for error in (5.0, inf):
+        vague = replace(known, buckets=tuple(replace(own, error=error) for own in known.buckets))
+        assert vague.payoffs()[1].verdict.startswith("undecided") and "undecided" in str(vague)
+        assert vague.payoffs()[0].verdict == "full depth"
+    alone = replace(known, buckets=tuple(replace(own, alone=True) for own in known.buckets))
+    assert alone.interval()[0].noise_scale == (0, 0)
+    silent = estimate((2, 1), (inf, 0))
+    assert silent.interval()[0].noise_scale == (1800, 10**9), "nothing is known of what has no weight"
 
 
 class Timed:

@@ -20,6 +20,7 @@ from jigsaw_opt.errors import out_of_range, wrong_order
 from jigsaw_opt.executor.partial.parts import aligned
 from jigsaw_opt.problem.efficiency import PAYOFF_HEADS, Efficiency, Payoff, payoffs
 
+_MEASURED = "measured on small networks trained from scratch, no way won for sure: docs/training-loop.md#does-spb-pay"
 KEEP = 0.99
 """Weight of the estimates so far where a new one is added, so that about the last 100 count."""
 _TOTAL = 1_000_000
@@ -90,17 +91,26 @@ class NoiseEstimate:
         scales = (own.noise_scale if isfinite(own.noise_scale) else _TOTAL for own in self.buckets)
         return Efficiency(tuple(round(1000 * min(scale, _TOTAL)) for scale in scales), weights)
 
+    def interval(self) -> tuple[Efficiency, Efficiency]:
+        """Return `rounded` with all noise scales two standard errors lower, and so much higher.
+
+        A scale that may be less, as that of lone gradients, is 0 in the first. Raises `UsageError` as `progress`.
+        """
+        low, high = (replace(self, buckets=tuple(_shifted(own, by) for own in self.buckets)) for by in (-2, 2))
+        return low.rounded(), high.rounded()
+
     def payoffs(self, times: Sequence[int] = (), workers: int = 0) -> tuple[Payoff, ...]:
         """Return what ways of choosing levels cost and gain; raise `UsageError` as `progress`, or if times are unknown.
 
-        `times, workers`: time of a block by level, and number of workers; by default the estimate's own.
+        Whether levels pay is sure where both ends of the `interval` say the same. `times, workers`: time of a block by
+        level, and number of workers; by default the estimate's own.
         """
         times, workers = times or self.times, workers or self.workers
         if len(times) != len(self.buckets) or min(*times, workers) < 1:
             message = "give a time of at least 1 for each level, and the number of workers"
             raise wrong_order("times", message)
         fixed = None if self.fixed_share is None else Fraction(round(1000 * self.fixed_share), 1000)
-        return payoffs(self.rounded(), times, workers, fixed)
+        return payoffs(self.rounded(), times, workers, fixed, self.interval())
 
     def _require_known(self) -> None:
         if not self.is_known:
@@ -122,8 +132,14 @@ class NoiseEstimate:
             told = "assumes that time is in proportion to samples"
             if self.fixed_share is not None:
                 told = f"{self.fixed_share:.1%} of the time of a block at full depth does not fall with the batch"
-            lines += ["", *aligned(table, left=len(PAYOFF_HEADS) - 1), "", f"by a smaller batch: {told}"]
+            lines += ["", *aligned(table, left=len(PAYOFF_HEADS) - 1), "", f"by a smaller batch: {told}", _MEASURED]
         return "\n".join(lines)
+
+
+def _shifted(own: BucketNoise, by: int) -> BucketNoise:
+    """Return the noise so many standard errors away."""
+    scale = 0.0 if own.alone and by < 0 else max(0.0, own.noise_scale + by * own.error)
+    return replace(own, noise_scale=scale) if isfinite(own.noise_scale) else own
 
 
 class _Moments:
