@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from jigsaw_opt.cli import COMMANDS, main
+from jigsaw_opt.cli.common.options import warn_of_spb
 from jigsaw_opt.cli.common.parser import commands_of
 from jigsaw_opt.documents import load_instance, save_instance
-from jigsaw_opt.instances.measured import DEPTHS
+from jigsaw_opt.instances.measured import DEPTHS, with_depth
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.costs import staircase
 from jigsaw_opt.problem.depth import FreeDepth, chosen_depth
@@ -45,6 +46,8 @@ def test_new_takes_every_choice_and_says_once_what_it_may_cost_unless_progress_i
     assert main([*JOB, "--depth", rule, "-o", str(path), "--json"]) == 0
     printed = capsys.readouterr()
     assert printed.err.count(SAID) == (rule not in ("full", "goodput"))
+    told = "depth rule goodput: 0 jobs may train partially, 1 at full depth, 1 of them without an efficiency"
+    assert (told in printed.err) == (rule == "goodput")
     assert "accuracy" not in printed.out and json.loads(printed.out)["assumed"]
     (job,) = load_instance(path).data_parallel
     # Estimated models have no efficiency.
@@ -91,6 +94,16 @@ def test_what_is_no_measured_link_is_refused(found: Any, tmp_path: Path, capsys:
     assert main([*JOB, "--link", link(tmp_path, found), "-o", str(path)]) == 3
     require_data(capsys.readouterr().err, *(both if found else ("1 problem", "$: holds no measured all-reduces")))
     assert not path.exists()
+
+
+def test_goodput_tells_how_many_jobs_train_partially(capsys: pytest.CaptureFixture[str]) -> None:
+    box, small = Cluster((Server("s", "v", 4, 10**9, 10**10),)), MODELS["small"]
+    quiet = replace(small, efficiency=Efficiency((0,) * small.depth, (1,) * small.depth))
+    jobs = tuple(Job(f"{name}{k}", name, 2, 10) for name in ("small", "quiet") for k in range(2))
+    made = with_depth(Instance("i", box, {"small": small, "quiet": quiet}, jobs), "goodput")
+    warn_of_spb("goodput", made)
+    told = "depth rule goodput: 2 jobs may train partially, 2 at full depth, 2 of them without an efficiency"
+    assert capsys.readouterr().err.strip().endswith(told)
 
 
 @pytest.fixture

@@ -16,8 +16,17 @@ if TYPE_CHECKING:
     from jigsaw_opt.solvers.options import Options
 
 
-def warn_of_spb(rule: str | None) -> None:
-    """Warn of a depth rule that stops backward passes early, whatever progress is lost; None is no rule."""
+def warn_of_spb(rule: str | None, instance: Instance) -> None:
+    """Warn of a depth rule that stops backward passes early, whatever progress is lost; None is no rule.
+
+    Of goodput, tell what became of the jobs.
+    """
+    if rule == "goodput":
+        jobs = instance.data_parallel_jobs
+        full = sum(job.depth.rule == "full" for job in jobs)
+        unknown = sum(instance.models[job.model].efficiency is None for job in jobs)
+        partial = f"{counted(len(jobs) - full, 'job')} may train partially"
+        note(f"depth rule goodput: {partial}, {full:,} at full depth, {unknown:,} of them without an efficiency")
     _warn("depth rule", [rule] if rule and rule not in ("full", "goodput") else [])
 
 

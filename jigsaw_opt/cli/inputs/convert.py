@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     made = convert(form, arguments.profiles, arguments.to, name=name, tell=note, **option)
     if isinstance(made, Instance):
         emit(encode_instance(made), output)
-        warn_of_spb((arguments.depth or "full") if made.models else None)
+        warn_of_spb(arguments.depth if made.models else None, made)
     else:
         emit(encode_model(made) if isinstance(made, Model) else encode_layers(made), output)
     return 0

@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     instance, assumed = own_instance(request)
     emit(encode_instance(instance), arguments.output)
     _tell(assumed, arguments.json)
-    warn_of_spb(arguments.depth)
+    warn_of_spb(arguments.depth, instance)
     return 0
 
 
