@@ -73,7 +73,8 @@ def _wrongly_typed(types: Mapping[str, Any], values: Mapping[str, object]) -> It
             continue
         for path, part, expected in _wrong_parts(name, value, types[name]):
             told = f"{argument(name)}{path.removeprefix(name)} is {_in_words(expected)}, not {kind_of(part)}"
-            is_word = get_origin(expected) is Literal and isinstance(part, str)
+            kinds = (expected, *get_args(expected))
+            is_word = isinstance(part, str) and any(get_origin(one) is Literal for one in kinds)
             giver = giver_of(expected)
             yield Problem(path, told + (giver and f"; {giver}"), code="unknown-value" if is_word else "wrong-type")
 

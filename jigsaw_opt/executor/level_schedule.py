@@ -8,6 +8,7 @@ from math import floor
 from random import Random
 from typing import Literal
 
+from jigsaw_opt.arguments import require_fields
 from jigsaw_opt.errors import out_of_range, require_at_least
 from jigsaw_opt.problem.costs import ceil_fraction, staircase
 
@@ -54,7 +55,7 @@ class LevelSchedule:
     Raises
     ------
     UsageError
-        A number is out of range.
+        A number is out of range, or an argument is of another type.
     """
 
     depth: int
@@ -65,12 +66,13 @@ class LevelSchedule:
     warm_up: int = 0
     seed: int = 0
     min_contributors: int = 1
-    mean_depth: Fraction = Fraction(0)
+    mean_depth: Fraction | int = Fraction(0)
     full_every: int = 0
     freeze_from: int | None = None
     iterations: int = 0
 
     def __post_init__(self) -> None:
+        require_fields(self)
         require_at_least(1, depth=self.depth, workers=self.workers, granularity=self.granularity)
         require_at_least(0, warm_up=self.warm_up, full_every=self.full_every)
         if not 1 <= self.min_contributors <= self.workers:
@@ -123,6 +125,6 @@ class LevelSchedule:
     def _drawn(self, draw: Random) -> tuple[int, ...]:
         full = [self.depth] * self.min_contributors
         others = [draw.randint(1, self.depth) for _ in range(self.workers - self.min_contributors)]
-        for _ in range(ceil_fraction(self.mean_depth * self.depth * self.workers) - sum(full + others)):
+        for _ in range(ceil_fraction(Fraction(self.mean_depth) * self.depth * self.workers) - sum(full + others)):
             others[draw.choice([at for at, level in enumerate(others) if level < self.depth])] += 1
         return tuple(draw.sample(full + others, self.workers))

@@ -21,7 +21,8 @@ class JobExchange(CheckedPart, definition="exchange"):
         Steps of an iteration, of which only the last one ends with transfers: local steps, or gradients that add up;
         at most 1000000. None for 1.
     bytes
-        Bytes of a transfer as a share of those of its bucket: an integer or, as given, ``"1/4"``; None for 1.
+        Bytes of a transfer as a share of those of its bucket: an integer or, as given, ``"1/4"``; at
+        most 2^53 - 1, and None for 1.
     progress_ppm
         Progress of a step as a share of that of a step with whole gradients, in millionths; None for all of it.
     """

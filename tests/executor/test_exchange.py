@@ -161,6 +161,12 @@ def test_full_rule_and_wrong_numbers() -> None:
     for name, wrong in {"workers": 0, "granularity": 0, "warm_up": -1, "depth": 0, "full_every": -1}.items():
         with misuse(f"out-of-range {name}"):
             LevelSchedule(**{"depth": 2, "workers": 2, name: wrong})
+    for name, wrong in {"rule": "nosuch", "assignment": "nosuch"}.items():
+        with misuse(f"unknown-value {name}"):
+            LevelSchedule(**{"depth": 3, "workers": 2, name: wrong})
+    for name, wrong in {"full_every": 1.5, "freeze_from": 1.5, "mean_depth": "3/4", "seed": "x", "depth": True}.items():
+        with misuse(f"wrong-type {name}"):
+            LevelSchedule(**{"depth": 3, "workers": 2, "iterations": 4} | {name: wrong})
 
 
 @pytest.mark.parametrize("levels", [(1, 2, 3, 4), (4, 4, 4, 4), (4, 1, 1, 1), (2, 4, 2, 3)])

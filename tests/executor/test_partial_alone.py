@@ -168,12 +168,23 @@ def test_what_the_first_pass_does_not_use_is_told() -> None:
         (["1"], jigsaw_opt.LevelSchedule(3, 1), "mismatch levels"),
         (6, "full", "out-of-range cuts"),
         (["1"], lambda iteration, worker: 3, "out-of-range levels"),
-        (["1"], ["full"], "unknown-value levels"),
+        (["1"], ["full"], "wrong-type levels"),
     ],
 )
 def test_what_makes_no_sense_is_refused(cuts: Any, levels: Any, refused: str) -> None:
     with misuse(refused):
         PartialBackprop(stack(), cuts, levels)(torch.ones(2, 6))
+
+
+def test_numbers_of_other_types_are_refused() -> None:
+    wrong = {"granularity": 1.5, "seed": True, "debug": "1", "efficiency_every": float("nan"), "average_every": 1.5}
+    with misuse("; ".join(f"wrong-type {name}" for name in wrong)):
+        PartialBackprop(stack(), ["1"], **wrong)  # type: ignore[arg-type]
+    model = PartialBackprop(stack(), ["1"])
+    with misuse("wrong-type iteration"):
+        model.iteration = True
+    with misuse("wrong-type rate_power"):
+        model.adapt(torch.optim.SGD(model.parameters()), rate_power="x")  # type: ignore[arg-type]
 
 
 def expanded() -> nn.Sequential:

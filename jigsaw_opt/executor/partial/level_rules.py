@@ -7,7 +7,7 @@ from dataclasses import replace
 from numbers import Integral
 from typing import Any, Literal
 
-from jigsaw_opt.errors import UsageError, mismatch, not_together, out_of_range, unsupported
+from jigsaw_opt.errors import mismatch, not_together, out_of_range, unsupported
 from jigsaw_opt.executor.level_schedule import LevelSchedule
 from jigsaw_opt.problem.depth import FreeDepth
 from jigsaw_opt.problem.plan import JobPlan
@@ -51,11 +51,8 @@ def level_rule(levels: Levels, depth: int, workers: int, warm_up: int, granulari
         return levels.levels
     if isinstance(levels, JobPlan):
         return _of_plan(levels, depth, workers)
-    if isinstance(levels, str) and levels in _NAMED:
+    if isinstance(levels, str):
         return replace(base, **_NAMED[levels]).levels
-    if not callable(levels):
-        names = f"free, {', '.join(_NAMED)}, a FreeDepth, a LevelSchedule, a job of a plan or a function"
-        raise UsageError(f"levels are {names}, not {levels!r}", code="unknown-value", path="levels")
     return _of_function(levels, depth, workers, warm_up, granularity)
 
 

@@ -13,6 +13,7 @@ from weakref import WeakSet
 import torch
 from torch import nn
 
+from jigsaw_opt.arguments import typed
 from jigsaw_opt.errors import UsageError, mismatch, out_of_range, unsupported
 from jigsaw_opt.executor.partial.module_wrapper import ModuleWrapper
 from jigsaw_opt.executor.partial.parts import Description, ModelParts, describe
@@ -101,8 +102,9 @@ class StepAdapting(ModuleWrapper, ABC):
         return self._iteration
 
     @iteration.setter
+    @typed
     def iteration(self, iteration: int) -> None:
-        if not isinstance(iteration, int) or iteration < 0:
+        if iteration < 0:
             raise out_of_range("iteration", f"iterations are counted from 0, not {iteration!r}")
         if iteration != self._iteration:
             self._peers.require_common(self._iteration)
@@ -191,6 +193,7 @@ class StepAdapting(ModuleWrapper, ABC):
         groups = [[p for p, own in parts.buckets.items() if own == b + 1] for b in range(parts.depth)]
         return [{"params": group} for group in groups if group]
 
+    @typed
     def adapt(self, optimizer: torch.optim.Optimizer, rate_power: float = 0.5) -> None:
         """Have the rate of each step of an optimiser depend on the share of the workers that contribute to a bucket.
 
@@ -209,7 +212,7 @@ class StepAdapting(ModuleWrapper, ABC):
         Raises
         ------
         UsageError
-            The power is out of range, a group has several buckets, the optimiser is adapted already, or the parts are
-            not known yet.
+            The power is no number from 0 to 1, a group has several buckets, the optimiser is adapted already, or the
+            parts are not known yet.
         """
         AdaptedSteps(optimizer, self._known_parts().buckets, self._peers.share, rate_power)

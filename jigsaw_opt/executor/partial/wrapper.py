@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 from torch.autograd import Variable
 
+from jigsaw_opt.arguments import typed
 from jigsaw_opt.errors import UsageError, not_together, require_at_least, wrong_order
 from jigsaw_opt.executor.models.leveled_model import frozen
 from jigsaw_opt.executor.partial.agreement import require_outermost, require_trainable
@@ -80,9 +81,11 @@ class PartialBackprop(StepAdapting):
     Raises
     ------
     UsageError
-        A cut is no module, a number is out of range, nothing is trained, or the processes hold different models.
+        A cut is no module, an argument is of another type or out of range, nothing is trained, or the processes hold
+        different models.
     """
 
+    @typed
     def __init__(
         self,
         module: nn.Module,

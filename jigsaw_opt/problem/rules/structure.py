@@ -3,7 +3,7 @@
 Understands the keywords that the shipped schemas use. Unlike JSON Schema itself it takes ``1.0`` for no integer. Of the
 alternatives under ``oneOf`` it checks one: of depth rules the one whose `rule` the value names (an installed package
 may add some), of others the last one that a key of the value belongs to alone. Those under ``anyOf`` are tried in turn.
-Messages call a value what its ``x-expected`` says; descriptions are for readers of the schema.
+``x-most`` limits a ratio. Messages call a value what its ``x-expected`` says; descriptions are for readers.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence, Set
+from fractions import Fraction
 from functools import cache
 from typing import Any
 
@@ -345,13 +346,15 @@ def _number(keywords: Keywords, expected: str) -> Check:
 
 
 def _string(keywords: Keywords, expected: str) -> Check:
-    matches = re.compile(keywords.get("pattern", "(?s).*")).fullmatch
+    matches, high = re.compile(keywords.get("pattern", "(?s).*")).fullmatch, keywords.get("x-most")
 
     def check(value: Any, place: Place, report: Report) -> None:
         if type(value) is not str:
             _wrong(value, place, report, expected)
         elif not matches(value):
             _wrong(value, place, report, expected, "malformed")
+        elif high is not None and Fraction(value) > high:  # a ratio, which JSON Schema cannot limit
+            _wrong(value, place, report, expected, "out-of-range")
 
     return check
 
