@@ -157,14 +157,17 @@ class ClusterBoard:
             "first": [gpus.start for gpus in cluster.gpus.of_server],
             "state": self.server_states,
         }
-        on = [-1] * cluster.gpu_count
+        on, second = [-1] * cluster.gpu_count, [-1] * cluster.gpu_count
         for gpu, found in self.gpu_jobs.items():
-            on[gpu] = place[found[0]]
+            on[gpu], second[gpu] = place[found[0]], place[found[1]] if len(found) > 1 else -1
         seen = list(map(self.seen, self.jobs.values()))
         jobs = {name: [getattr(job, name) for job in seen] for name in _OF_JOB}
         jobs["state"] = list(map(PHASES.index, jobs["state"]))
         waiting = [k for k, phase in enumerate(jobs["state"]) if phase]
-        down, gpus = [cluster.links[k].name for k in sorted(self.dead)], {"state": self.gpu_states, "job": on}
+        down, gpus = (
+            [cluster.links[k].name for k in sorted(self.dead)],
+            {"state": self.gpu_states, "job": on, "second": second},
+        )
         return View(*self.head, servers, racks, gpus, jobs, waiting, down)
 
 

@@ -10,21 +10,55 @@ from concurrent.futures import TimeoutError as NotAnsweredError
 from contextlib import suppress
 
 from jigsaw_opt.errors import InvalidInputError, JigsawError
+from jigsaw_opt.instances.gpus import data_sheet
+from jigsaw_opt.instances.profiles import estimate_name, profile
+from jigsaw_opt.instances.recipes import BATCHES
+from jigsaw_opt.instances.sources import workload_from
+from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.scheduling import LiveScheduler
 from jigsaw_opt.scheduling.live.cluster_state import ClusterState
 from jigsaw_opt.scheduling.live.remedies import speed_in
 from jigsaw_opt.scheduling.performance import UNITS
+from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.serving.service import EventRequest, Service
+from jigsaw_opt.simulation.inputs.workload_changes import with_models, without_too_wide
 
 _log = logging.getLogger(__name__)
 SPEED_UP = 120
 """So much faster than the clock of the machine a demonstration goes."""
 CLUSTER, WORKLOAD = "8x8:v100", "week"
-_LOAD, _LIMIT = 0.95, 2
+AHEAD_US = 2 * 3_600_000_000
+"""Jobs of so long come at the beginning of a demonstration, so that there is a queue at once."""
+_LOAD, _LIMIT, _SEGMENTS, _SEED = 1.15, 2, 6, 0
 _TICK_S, _TICKS_A_REPORT, _PATIENCE_S = 0.25, 4, 10.0
 _OUTAGES = ("server_drained", "server_lost", "server_cordoned")
 _OUTAGE_US = 3 * 3_600_000_000  # one begins so often, and lasts the last third of it
+
+
+def models_for(cluster: Cluster) -> dict[str, Model] | None:
+    """Return estimated models of known networks on the types of GPU of a cluster; None where no data sheet is known."""
+    types = sorted({one.gpu_type for one in cluster.servers if data_sheet(one.gpu_type) is not None})
+    return {estimate_name(*one): profile(*one, types, _SEGMENTS) for one in BATCHES.items()} if types else None
+
+
+def jobs_for(live: LiveScheduler) -> tuple[TraceJob, ...]:
+    """Return jobs of the bundled trace that a cluster can run, with drawn models where models say how fast they are.
+
+    Drawn models keep the durations of the trace.
+
+    Raises
+    ------
+    UsageError
+        If a job can run with none of the models.
+    """
+    trace = without_too_wide(workload_from(WORKLOAD), lambda _: live.cluster.gpu_count)
+    performance = live.read(lambda state: state.setting.performance)
+    if isinstance(performance, Profiled):
+        trace = with_models(trace, performance, sorted(performance.models), _SEED)
+    return trace.jobs
 
 
 class FastClock:
@@ -41,19 +75,22 @@ class FastClock:
 class TracePlayer:
     """Who plays the users and the machines of a service.
 
-    Jobs come as in a trace, at a rate that nearly fills the cluster, and again under other names when the trace is
-    over. Whatever runs, also jobs of others, goes on as fast as the performance model of the service says. From time to
-    time a server is out of use.
+    Jobs come as in a trace, at a rate that a little more than fills the cluster, and again under other names when the
+    trace is over. Whatever runs, also jobs of others, goes on as fast as the performance model of the service says.
+    From time to time a server is out of use.
 
     `service`: one that has been started. `jobs`: those of the trace; jobs too wide for the cluster are left out.
+    `ahead_us`: how much earlier every job comes.
     """
 
-    def __init__(self, service: Service, jobs: Sequence[TraceJob]) -> None:
-        self._service, self._done, self._out = service, dict[str, int](), ""
+    def __init__(self, service: Service, jobs: Sequence[TraceJob], ahead_us: int = 0) -> None:
+        self._service, self._done, self._out, self._ahead_us = service, dict[str, int](), "", ahead_us
         cluster = service.live.cluster
         self._servers = [server.name for server in cluster.servers]
         self._jobs = [job for job in jobs if job.iterations and job.gpus <= cluster.gpu_count]
-        asked_us = sum(job.gpus * (job.iterations or 0) for job in self._jobs) * 1_000_000
+        alone_us = service.live.read(lambda state: state.setting.performance.alone_us)
+        self._alone_us = {job.name: alone_us(job) for job in self._jobs}
+        asked_us = sum(job.gpus * self._alone_us[job.name] for job in self._jobs)
         self._lasts_us = max(1, round(asked_us / (_LOAD * cluster.gpu_count)))
         self._began_us = self._last_us = service.clock()
         self._coming, self._ticks = self._arrivals(), 0
@@ -67,7 +104,7 @@ class TracePlayer:
             for job in self._jobs:
                 name = f"{job.name}.{turn}" if turn else job.name
                 stated = {"name": name, "model": job.model, "gpus": job.gpus, "iterations": job.iterations}
-                stated["time_limit_us"] = _LIMIT * (job.iterations or 0) * 1_000_000  # some policies need one
+                stated["time_limit_us"] = _LIMIT * self._alone_us[job.name]  # some policies need one
                 at_us = turn * self._lasts_us + job.submit_us * self._lasts_us // last_us
                 yield at_us, {"event": "submit", "job": stated}
             turn += 1
@@ -82,7 +119,7 @@ class TracePlayer:
         """Tell the service what has happened by now."""
         now_us = self._service.clock()
         events = [*self._outages(now_us - self._began_us), *self._work(now_us - self._last_us)]
-        while self._next[0] <= now_us - self._began_us:
+        while self._next[0] <= now_us - self._began_us + self._ahead_us:
             events.append(self._next[1])
             self._next = next(self._coming)
         self._last_us, self._ticks = now_us, self._ticks + 1

@@ -36,6 +36,7 @@ function drawPast() {
   addChart("GPUs in use", hours, [{ values: past.in_use, label: "in use" }, { values: past.up, label: "up", colour: "--dim", dash: [4, 3] }], x,
     { label: "GPUs", most: seen.gpus.job.length, tick: brief, tell, stepped: true });
   addChart("jobs that wait", hours, [{ values: past.waiting }], x, { label: "jobs", tick: brief, tell, stepped: true });
+  fitCharts(); // the first one was as wide as the page
 }
 // What was kept comes before what was seen since the page is open.
 function putBefore(usage) {

@@ -6,7 +6,7 @@ async function asked(place, path, told) {
   try { const found = await json(path); if (opened === name) place.textContent = told(found); }
   catch (error) { if (opened === name) place.textContent = error.status === 409 || error.status === 404 ? "" : error.message; }
 }
-const toldStart = found => found.median_us === null ? "not within what was simulated" : (found.median_us < 1e6 ? "now" : "in " + lasting(found.median_us)) + (found.warnings.length ? " (" + found.warnings.map(shown).join("; ") + ")" : "");
+const toldStart = found => found.median_us === null ? "not within what was simulated" : (found.median_us < seen.time_us + 1e6 ? "now" : "in " + lasting(found.median_us - seen.time_us)) + (found.warnings.length ? " (" + found.warnings.map(shown).join("; ") + ")" : "");
 
 function openJob(name) {
   opened = name;
@@ -18,6 +18,7 @@ function openJob(name) {
 
 async function showJob(anew) {
   const name = opened;
+  if (name === null) return; // it was closed meanwhile
   let found;
   try { found = await json(ofJob(name)); }
   catch (error) { if (opened === name) $("job-wrong").textContent = error.message; return; }

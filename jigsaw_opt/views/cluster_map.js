@@ -39,11 +39,17 @@ function sign(path, state, x, y, size) {
   if (state === CORDONED) { path.moveTo(x, y + size / 2); path.lineTo(x + size, y + size / 2); }
 }
 
+// The half of a GPU below its diagonal, for the second of two jobs that share it.
+function half(brush, colour, x, y, size) {
+  brush.fillStyle = colour;
+  brush.beginPath(); brush.moveTo(x, y + size); brush.lineTo(x + size, y); brush.lineTo(x + size, y + size); brush.fill();
+}
+
 function draw() {
   frame = 0;
   if (!seen) return;
   layOut();
-  const scale = devicePixelRatio || 1, { places, size } = plan, side = size - 1, signs = new Path2D(), { state, job } = seen.gpus;
+  const scale = devicePixelRatio || 1, { places, size } = plan, side = size - 1, signs = new Path2D(), { state, job, second } = seen.gpus;
   map.width = Math.round(map.clientWidth * scale); map.height = Math.round(plan.high * scale);
   pen.setTransform(scale, 0, 0, scale, 0, 0);
   pen.font = "11px system-ui, sans-serif";
@@ -56,9 +62,10 @@ function draw() {
     if (plan.called) { pen.globalAlpha = 1; pen.fillStyle = ink; pen.fillText(shown(seen.servers.name[k]), left - plan.called, y + side / 2 + 4, plan.called - 6); }
     for (let gpu = first; gpu < seen.servers.end[k]; gpu++) {
       const x = left + (gpu - first) * size;
-      pen.globalAlpha = light >= 0 && job[gpu] !== light ? 0.35 : 1;
+      pen.globalAlpha = light >= 0 && job[gpu] !== light && second[gpu] !== light ? 0.35 : 1;
       pen.fillStyle = job[gpu] < 0 ? idle : colours[job[gpu]];
       pen.fillRect(x, y, side, side);
+      if (second[gpu] >= 0) half(pen, colours[second[gpu]], x, y, side);
       if (state[gpu] !== UP) sign(signs, state[gpu], x, y, side);
     }
   });
@@ -81,9 +88,9 @@ function gpuAt(x, y) {
 }
 
 function aboutGpu(gpu) {
-  const job = seen.list[seen.gpus.job[gpu]], k = seen.serverOf[gpu];
+  const on = [seen.gpus.job[gpu], seen.gpus.second[gpu]].filter(k => k >= 0).map(k => seen.list[k]), k = seen.serverOf[gpu];
   return gpuName(gpu) + " (" + shown(seen.servers.type[k]) + ", rack " + shown(seen.racks[seen.servers.rack[k]] || "–") + "): " + SERVER_STATES[seen.gpus.state[gpu]] + ", " +
-    (job ? "job " + shown(job.name) + " (" + shown(job.model) + ", " + counted(job.gpus, "GPU") + ")" : "idle");
+    (on.length ? (on.length > 1 ? "jobs " : "job ") + on.map(job => shown(job.name) + " (" + shown(job.model) + ", " + counted(job.gpus, "GPU") + ")").join(" and ") : "idle");
 }
 const at = event => { const box = map.getBoundingClientRect(); return gpuAt(event.clientX - box.left, event.clientY - box.top); };
 const openAt = gpu => { if (gpu >= 0 && seen.gpus.job[gpu] >= 0) openJob(seen.list[seen.gpus.job[gpu]].name); };
@@ -110,11 +117,12 @@ new ResizeObserver(redraw).observe(map);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { showSigns(); redraw(); });
 
 function showSigns() {
-  $("signs").replaceChildren(...["a job (a colour each)", "idle", "down", "drained", "cordoned"].map((word, k) => {
+  $("signs").replaceChildren(...["a job (a colour each)", "idle", "down", "drained", "cordoned", "two jobs that share a GPU"].map((word, k) => {
     const part = element("span"), small = element("canvas", "", { width: 13, height: 13 }), brush = small.getContext("2d"), path = new Path2D();
     small.setAttribute("aria-hidden", "true");
-    brush.fillStyle = k ? css("--hole") : data.colours[0]; brush.fillRect(0, 0, 13, 13);
-    if (k > 1) { sign(path, k - 1, 0, 0, 13); brush.strokeStyle = css("--ink"); brush.stroke(path); }
+    brush.fillStyle = k % 5 ? css("--hole") : data.colours[0]; brush.fillRect(0, 0, 13, 13);
+    if (k === 5) half(brush, data.colours[1], 0, 0, 13);
+    else if (k > 1) { sign(path, k - 1, 0, 0, 13); brush.strokeStyle = css("--ink"); brush.stroke(path); }
     part.append(small, word);
     return part;
   }));

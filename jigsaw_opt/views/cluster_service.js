@@ -34,7 +34,7 @@ function read(view) {
   const { jobs, gpus, servers } = view;
   view.list = jobs.name.map((name, k) => ({ k, name, model: jobs.model[k], gpus: jobs.gpus[k], queue: jobs.queue[k], state: jobs.state[k],
     weight: jobs.weight[k], submitted: jobs.submitted_us[k], progress: jobs.progress[k], reason: jobs.reason[k], on: [] }));
-  gpus.job.forEach((job, gpu) => { if (job >= 0) view.list[job].on.push(gpu); });
+  for (const column of [gpus.job, gpus.second]) column.forEach((job, gpu) => { if (job >= 0) view.list[job].on.push(gpu); });
   const count = gpus.job.length;
   view.servers.end = servers.first.map((_, k) => servers.first[k + 1] ?? count);
   view.serverOf = new Int32Array(count);

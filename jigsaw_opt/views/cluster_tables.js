@@ -54,7 +54,7 @@ function serverRow(k) {
   const { name, rack, type, first, end, state } = seen.servers, on = new Set();
   let idle = 0, out = 0;
   for (let gpu = first[k]; gpu < end[k]; gpu++) {
-    if (seen.gpus.job[gpu] >= 0) on.add(seen.gpus.job[gpu]);
+    if (seen.gpus.job[gpu] >= 0) for (const job of [seen.gpus.job[gpu], seen.gpus.second[gpu]]) { if (job >= 0) on.add(job); }
     else if (seen.gpus.state[gpu] === UP) idle++;
     if (seen.gpus.state[gpu] !== UP) out++;
   }

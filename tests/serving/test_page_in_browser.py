@@ -58,6 +58,7 @@ def view(servers: int = 4, gpus: int = 4, per_rack: int = 2, width: int = 4) -> 
         "gpus": {
             "state": [states[gpu // gpus] for gpu in range(count)],
             "job": [gpu // width if gpu < len(jobs) * width else -1 for gpu in range(count)],
+            "second": [-1] * count,
         },
         "jobs": {"name": names, **columns},
         "waiting": [len(names) - 1],
@@ -97,7 +98,7 @@ class Fake(ThreadingHTTPServer):
                 times = [NOW - 3_600_000_000, NOW - 1_800_000_000]
                 return {"time_us": times, "in_use": [4, 8], "up": [16, 12], "waiting": [0, 1]}
             case _, "start":
-                return {"median_us": 1_200_000_000, "warnings": []}
+                return {"median_us": NOW + 1_200_000_000, "warnings": []}
             case _, "explanation":
                 return {"reason": "it waits for 4 GPUs.", "remedies": [], "influences": [], "cluster": "Of 16 GPUs."}
         state = "running" if name.startswith("job") else "waiting"

@@ -20,21 +20,21 @@ from tests.processes import ROOT, wait_for
 from tests.serving.services import submit
 
 pytestmark = needs_serve
+FIFO = ("2x4:a100", "--policy", "fifo")
 PROGRAM = "import sys; from jigsaw_opt.cli import main; sys.argv[0] = 'jigsaw'; main()"
 
 
 class Process:
     """A service that runs in a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *words: str) -> None:
         environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-        words = ["serve", "2x4:a100", "--policy", "fifo", "--port", "0"]
-        command = [sys.executable, "-c", PROGRAM, *words]
+        command = [sys.executable, "-c", PROGRAM, "serve", *(words or FIFO), "--port", "0"]
         self.process = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
         line = self.process.stderr.readline()
         assert line.startswith("listening on 127.0.0.1, port "), line + self.process.stderr.read()
-        self.address = f"http://127.0.0.1:{line.split()[-1]}"
+        self.address = "http://127.0.0.1:" + line.partition("port ")[2].split()[0].rstrip(";")
 
     def ask(self, path: str, body: object = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
@@ -72,9 +72,7 @@ def test_a_service_that_is_killed_goes_on_and_one_that_is_asked_ends_in_order(tm
     finally:
         second.process.kill()
     with sqlite3.connect(tmp_path / "jigsaw-serve.db") as db:
-        counts = [
-            db.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in ("entries", "snapshots", "lease")
-        ]
+        counts = [next(db.execute(f"SELECT count(*) FROM {name}"))[0] for name in ("entries", "snapshots", "lease")]
     assert counts == [0, 1, 0]
 
 
@@ -103,3 +101,14 @@ def test_without_its_libraries_the_command_says_what_to_install(monkeypatch: pyt
     monkeypatch.setattr("jigsaw_opt.serving.find_spec", lambda name: None)
     assert main(["serve", "2x4:a100"]) == 6
     assert "pip install 'jigsaw-opt[serve]'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_demonstration_shows_jobs_that_share_gpus_and_keeps_nothing(tmp_path: Path) -> None:
+    demo = Process(tmp_path, "--demo")
+    try:
+        wait_for(lambda: max(demo.ask("/v1/view")["gpus"]["second"]) >= 0)
+        assert demo.ask("/v1/view")["policy"] == "jigsaw" and demo.end(signal.SIGTERM) == 0
+    finally:
+        demo.process.kill()
+    assert list(tmp_path.iterdir()) == []

@@ -55,7 +55,7 @@ def test_reads_show_the_cluster_the_jobs_and_their_stories(tmp_path: Path) -> No
         assert {server["rack"] for server in seen["servers"]} == {"switch"} and len(seen["links"]) == 2
         assert [gpu["jobs"] for gpu in seen["servers"][0]["on"]] == [["a"], ["a"], [], []]
         view = found.get("/v1/view")
-        assert view["gpus"] == {"state": [0] * 4 + [2] * 4, "job": [0, 0, -1, -1, -1, -1, -1, -1]}
+        assert view["gpus"] == {"state": [0] * 4 + [2] * 4, "job": [0, 0] + [-1] * 6, "second": [-1] * 8}
         assert view["jobs"]["state"] == [0, 1, 1] and view["waiting"] == [1, 2] and view["servers"]["first"] == [0, 4]
         assert view["jobs"]["reason"][1] == "It waits for 4 GPUs, and 2 GPUs are free."
         page = found.get("/v1/jobs?state=waiting&limit=1")

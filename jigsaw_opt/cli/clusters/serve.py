@@ -48,7 +48,6 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.serving import require_serve
 
     require_serve()
-    from jigsaw_opt.instances.sources import workload_from
     from jigsaw_opt.scheduling import LiveScheduler
     from jigsaw_opt.scheduling.performance.kinds import performance_for
     from jigsaw_opt.scheduling.plain import check_arguments, number
@@ -65,19 +64,21 @@ def run(arguments: argparse.Namespace) -> int:
     if not words:
         raise missing_option("cluster", "a cluster is needed, as in jigsaw serve 16x8:a100, or --demo")
     cluster, models = read_cluster(words)
+    if arguments.demo and models is None:
+        models = demo.models_for(cluster)
     kind, speeds = arguments.performance or "", arguments.speeds or ""
     times = {"round_us": arguments.round_s, "restart_us": arguments.restart_s}
     given: dict[str, Any] = {name: round(value * 1_000_000) for name, value in times.items() if value is not None}
     given |= {"performance": lambda found: performance_for(kind, found, models, speeds), "seed": arguments.seed}
     given |= {"moves_per_hour": arguments.moves_per_hour, "fall_back": arguments.fall_back}
     make = partial(LiveScheduler, cluster, arguments.policy, **given)
-    make()  # what is wrong with the arguments is told before a file is made
+    checked = make()  # what is wrong with the arguments is told before a file is made
+    trace = demo.jobs_for(checked) if arguments.demo else ()
     with TemporaryDirectory() if arguments.demo else nullcontext(".") as folder:
         store = JournalStore(arguments.database or Path(folder, "jigsaw-serve.db"), ServiceLimits().lease_s)
         own: dict[str, Any] = {"budget_s": arguments.step_budget, "shadow": arguments.shadow}
         own |= {"clock": demo.FastClock()} if arguments.demo else {}
         service = Service(store, make, arguments.policy, **own)
-        trace = workload_from(demo.WORKLOAD).jobs if arguments.demo else ()
         _serve(service, tokens, arguments.host, arguments.port, trace)
     return 0
 
@@ -96,7 +97,7 @@ def _serve(service: Service, tokens: Tokens | None, host: str, port: int, trace:
     import uvicorn
 
     from jigsaw_opt.serving.application import ServedPaths
-    from jigsaw_opt.serving.demo import TracePlayer
+    from jigsaw_opt.serving.demo import AHEAD_US, TracePlayer
     from jigsaw_opt.system.interrupts import on_interrupt
 
     over = threading.Event()
@@ -115,7 +116,7 @@ def _serve(service: Service, tokens: Tokens | None, host: str, port: int, trace:
         port = listening.getsockname()[1]
         note(f"listening on {host}, port {port}" + f"; open http://{host}:{port}/" * bool(trace))
         if trace:
-            threading.Thread(target=TracePlayer(service, trace).run, args=(over,), daemon=True).start()
+            threading.Thread(target=TracePlayer(service, trace, AHEAD_US).run, args=(over,), daemon=True).start()
         try:
             with on_interrupt(end):
                 server.run(sockets=[listening])
