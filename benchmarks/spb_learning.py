@@ -74,7 +74,8 @@ def main(given: Iterable[str] | None = None) -> None:
     found = [finding for design, rows in measured for finding in findings(design, rows)]
     (asked.output / "learning.csv").write_text(csv_table(found))
     (asked.output / "learning.md").write_text(markdown(found))
-    draw(found, PICTURED_WORKERS, asked.output / "learning.png")
+    pictured = PICTURED_WORKERS if PICTURED_WORKERS in asked.workers else asked.workers[-1]
+    draw(found, pictured, asked.output / "learning.png")
     print(markdown(found))
 
 

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 CODE = {
     "checking": (1_270, "every rule of the specification from its definition alone, twice where a phase differs"),
-    "cli": (3_866, "29 commands, each with its options, and what they print"),
+    "cli": (3_872, "29 commands, each with its options, and what they print"),
     "documents": (5_990, "JSON in and out with the path of each problem, and 40 formats of other systems"),
     "executor": (8_008, "models, exchange, ways of partial training, pipelines, profiles and replay with PyTorch"),
     "formulations": (3_750, "the ILP, the CP-SAT models, and the programs of Gavel, Sia, Muri and packing"),

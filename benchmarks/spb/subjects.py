@@ -23,7 +23,7 @@ PRETRAINING = 1200
 PITCH_NETWORK = "spb.pitches:pitch_network"
 MAIN = (
     *("smaller batch", "rotation", "half of the workers full", "two levels", "full every other time"),
-    *("frozen from a quarter", "frozen from the middle"),
+    *("frozen from a quarter", "frozen from the middle", "all at one level", "rates by contributors"),
 )
 
 
@@ -121,7 +121,7 @@ SUBJECTS = {
             iterations=300,
             optimiser="adam",
             rates=(0.001, 0.002, 0.004),
-            comparisons=("smaller batch", "rotation", "two levels", "frozen from the middle"),
+            comparisons=("smaller batch", "rotation", "two levels", "frozen from the middle", "all at one level"),
         ),
     )
 }

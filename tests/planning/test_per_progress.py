@@ -234,7 +234,8 @@ def test_the_command_writes_a_plan_and_its_instance(tmp_path: Path, capsys: pyte
     assert told["solve"]["objective"] == told["objective"]
     for more in (["-o", plan], ["--timeline"], ["--warm", plan], ["--target", "5"]):
         assert main([*command, *more]) == 2
-    for wrong in ("bytes", "evry=2", "every=0", "bytes=x"):
+    assert main([*command, "-o", given + ".new", "--chosen-instance", given + ".new"]) == 2
+    for wrong in ("bytes", "evry=2", "every=0", "bytes=x", "every=2,every=3", "every=٣"):
         assert main([*command, "--offer-exchange", wrong]) == 2
     save_instance(shared(NOISY, bandwidth=10**5), given)
     capsys.readouterr()

@@ -111,6 +111,9 @@ def _require_together(arguments: argparse.Namespace) -> None:
     if arguments.per_progress and arguments.output and not arguments.chosen_instance:
         told = "with --per-progress the plan is one of the instance with what was chosen: give --chosen-instance FILE"
         raise missing_option("--chosen-instance", f"{told} beside -o")
+    outputs = [path.resolve() for path in (arguments.output, arguments.chosen_instance) if path]
+    if len(set(outputs)) < len(outputs):
+        raise not_together("--chosen-instance", "-o and --chosen-instance name one file")
     for name in ("chosen_instance", "offer_exchange"):
         if getattr(arguments, name) and not arguments.per_progress:
             raise missing_option(option_of(name), f"{option_of(name)} goes together with --per-progress")
@@ -137,9 +140,12 @@ def _exchange(text: str) -> JobExchange:
     """Return the exchange that an option states."""
     from jigsaw_opt.problem import JobExchange
 
-    values = (part.partition("=") for part in text.split(","))
+    given = [part.partition("=") for part in text.split(",")]
+    values = {key: int(value) if value.isascii() and value.isdecimal() else value for key, _, value in given}
     try:
-        return JobExchange(**{key: int(value) if value.isdecimal() else value for key, _, value in values})  # type: ignore[arg-type]
+        if len(values) < len(given):
+            raise ValueError("a key is there twice")
+        return JobExchange(**values)  # type: ignore[arg-type]
     except (InvalidInputError, TypeError, ValueError):
         told = "is every=STEPS, bytes=SHARE and progress_ppm=MILLIONTHS, or some of them, with commas between"
         raise malformed("--offer-exchange", f"--offer-exchange {told}, not {text!r}") from None
@@ -232,10 +238,10 @@ def _finish_per_progress(instance: Instance, arguments: argparse.Namespace, foun
     from jigsaw_opt.documents import save_instance, save_plan
 
     result, chosen, path = found.result, found.instance or instance, arguments.chosen_instance
-    if result.plan is not None and arguments.output is not None:
-        save_plan(result.plan, arguments.output)
     if result.plan is not None and path is not None:
         save_instance(chosen, path)
+    if result.plan is not None and arguments.output is not None:
+        save_plan(result.plan, arguments.output)
     rows = {
         "chosen": _figures(found, result, found.ratio, found.bound),
         "full depth": _figures(found.full, found.full, found.full_ratio, found.full_bound),

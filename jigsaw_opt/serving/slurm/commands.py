@@ -18,16 +18,14 @@ _JOB = re.compile(r"[0-9]{1,10}(?:_[0-9]{1,10})?")
 _NODE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
 _LONGEST_TOLD = 300
 _MOST_BYTES = 1 << 28
-COLUMNS: dict[str, str] = dict(
-    re.findall(
-        r"(\S+)=(\S+)",
-        "JobArrayID=job_id State=job_state Reason=state_reason PriorityLong=priority NumNodes=node_count NumTasks=tasks"
-        " tres-alloc=tres_alloc_str tres-per-job=tres_per_job tres-per-node=tres_per_node tres-per-task=tres_per_task"
-        " NodeList=nodes ReqNodes=required_nodes Requeue=requeue SubmitTime=submit_time StartTime=start_time"
-        " EndTime=end_time TimeLimit=time_limit Dependency=dependency HetJobID=het_job_id Partition=partition"
-        " UserName=user_name Account=account QOS=qos Comment=comment",
-    )
+_COLUMNS = (
+    "JobArrayID=job_id State=job_state Reason=state_reason PriorityLong=priority NumNodes=node_count NumTasks=tasks"
+    " tres-alloc=tres_alloc_str tres-per-job=tres_per_job tres-per-node=tres_per_node tres-per-task=tres_per_task"
+    " NodeList=nodes ReqNodes=required_nodes Requeue=requeue SubmitTime=submit_time StartTime=start_time"
+    " EndTime=end_time TimeLimit=time_limit Dependency=dependency HetJobID=het_job_id Partition=partition"
+    " UserName=user_name Account=account QOS=qos Comment=comment"
 )
+COLUMNS: dict[str, str] = dict(pair.split("=") for pair in _COLUMNS.split())
 """Columns of jobs in plain text, with the key of JSON of each; a comment may hold bars, so it is the last."""
 JOBS: Command = ("squeue", "--all", "--states=all", "--json")
 JOBS_PLAIN: Command = ("squeue", "--all", "--states=all", "--noheader", "-O", ",".join(f"{one}:|" for one in COLUMNS))
