@@ -45,15 +45,7 @@ def models_for(cluster: Cluster) -> dict[str, Model] | None:
 
 
 def jobs_for(live: LiveScheduler) -> tuple[TraceJob, ...]:
-    """Return jobs of the bundled trace that a cluster can run, with drawn models where models say how fast they are.
-
-    Drawn models keep the durations of the trace.
-
-    Raises
-    ------
-    UsageError
-        If a job can run with none of the models.
-    """
+    """Return jobs of the bundled trace that a cluster can run, with drawn models that keep their durations."""
     trace = without_too_wide(workload_from(WORKLOAD), lambda _: live.cluster.gpu_count)
     performance = live.read(lambda state: state.setting.performance)
     if isinstance(performance, Profiled):
