@@ -308,7 +308,9 @@ class SlurmClient:
         closed = {node for node, state in self._states.items() if state != "up"}
         found = self._cluster.fitted(job, gpus, belief.taken(name), closed)
         if found is None:
-            belief.take_off(name, f"no {job.least_nodes} nodes have the GPUs that it asks of each")
+            # Told as no failed start: the scheduler would put the job aside after three, and it fits once others end.
+            belief.say(name, f"it waits: no {job.least_nodes} nodes have the GPUs that it asks of each")
+            belief.take_off(name)
         elif found == gpus or belief.put(job, found, belief.now_us):
             self._released.add(name)
             nodes = sorted(self._cluster.nodes_of(found))
