@@ -3,18 +3,21 @@
 Run it as ``python benchmarks/beside_slurm.py [POLICY ...]`` where Slurm is installed (Debian and Ubuntu:
 ``apt-get install slurmctld slurmd slurm-client``). Jobs of a trace of ``JIGSAW_SHARED`` are drawn until they ask for
 `--load` times the GPU time of the cluster, and become jobs that sleep; submissions and durations are shortened alike,
-and jobs below 3 s are left out. A limit is twice the duration, in whole minutes. Each policy has a Slurm of its own
+and jobs below `--least` are left out, as a start alone takes up to a second. A limit is twice the duration, in whole
+minutes. Each policy has a Slurm of its own
 with the same submissions, in which a node is down for a while and `slurmctld` is started again; clients are killed.
 
-A job is late that has not ended when the time is over, and lost where Slurm has it no more or it failed. It exits with
-7 where a job is lost, has begun more often than Slurm counts, or ended on other nodes than its last plan says, and with
-6 where there is no Slurm.
+A job is late that has not ended when the time is over, and lost where Slurm has it no more or it failed. `completed
+once` counts the jobs of which Slurm's log of completions tells exactly one success. A second table tells the time line
+of the jobs. It exits with 7 where a job is lost, has not completed exactly once although it is not late, has begun more
+often than Slurm counts, or ended on other nodes than the client last named, and with 6 where there is no Slurm.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -29,6 +32,8 @@ from statistics import mean, median
 
 from common import print_table, shared
 from slurm_order import SCHEDULER, SleepJob, submit
+from slurm_time_line import HEADS as TIME_HEADS
+from slurm_time_line import TimeLine
 from throwaway_slurm import ThrowawaySlurm, missing_programs
 
 from jigsaw_opt.documents.readers.slurm.records import nodes_of
@@ -46,6 +51,7 @@ HEADS = (
         "ended",
         "late",
         "lost",
+        "completed once",
         "starts",
         "too many",
         "not as planned",
@@ -55,8 +61,6 @@ HEADS = (
     *("GPUs in use", "mean wait s", "median wait s", "last end s"),
 )
 _DOWN_S = 20.0
-_LEAST_S = 3
-"""Slurm takes a second or two between two jobs, so that shorter ones would tell nothing of a policy."""
 
 
 def short_jobs(given: argparse.Namespace) -> list[SleepJob]:
@@ -70,7 +74,7 @@ def short_jobs(given: argparse.Namespace) -> list[SleepJob]:
     for k, job in enumerate(able):
         run_s = min(given.seconds, round((job.iterations or 0) * factor))
         gpus = job.gpus if job.gpus <= NODE_GPUS else -(-job.gpus // NODE_GPUS) * NODE_GPUS
-        if run_s >= _LEAST_S and gpus * run_s <= left:
+        if run_s >= given.least and gpus * run_s <= left:
             left -= gpus * run_s
             submit_s = round((job.submit_us - first_us) / 10**6 * factor)
             found.append(SleepJob(f"j{k}", submit_s, gpus, run_s, -(-2 * run_s // 60)))
@@ -80,19 +84,22 @@ def short_jobs(given: argparse.Namespace) -> list[SleepJob]:
 class Trial:
     """One Slurm with the jobs of a trace, which a client may start."""
 
-    def __init__(self, folder: Path, given: argparse.Namespace, policy: str) -> None:
-        self.given, self.policy, self.folder, self.killed = given, policy, folder, 0
+    def __init__(self, folder: Path, given: argparse.Namespace, policy: str, every_s: float = 1.0) -> None:
+        self.given, self.policy, self.folder, self.killed, self.every_s = given, policy, folder, 0, every_s
+        self.who = policy if policy == SLURM else f"{policy}, every {every_s:g} s"
         self.log, self.starts, self.node = folder / "log.jsonl", folder / "starts", ""
         self.submitted_s: dict[str, float] = {}
         (folder / "slurm").mkdir()
-        self.slurm = ThrowawaySlurm(folder / "slurm", NODES, NODE_GPUS, CONF)
+        self.completions = folder / "completions"
+        conf = (*CONF, "JobCompType=jobcomp/filetxt", f"JobCompLoc={self.completions}")
+        self.slurm = ThrowawaySlurm(folder / "slurm", NODES, NODE_GPUS, conf)
         self.client: subprocess.Popen[bytes] | None = None
 
     def begin_client(self) -> None:
         """Start a client, which goes on with the log of the one before."""
-        command = (sys.executable, "-m", "jigsaw_opt", "slurm", "--act", "--policy", self.policy, "--every", "1")
+        command = (sys.executable, "-m", "jigsaw_opt", "slurm", "--act", "--policy", self.policy)
         with (self.folder / "client.txt").open("ab") as out:
-            told = ("--patience", "20", "--log", str(self.log))
+            told = ("--every", str(self.every_s), "--patience", "20", "--log", str(self.log))
             self.client = subprocess.Popen((*command, *told), env=self.slurm.environment, stdout=out, stderr=out)
 
     def kill_client(self) -> None:
@@ -156,7 +163,9 @@ class Trial:
         ran = Counter(self.starts.read_text().split())
         started = sum(int(one["Restarts"]) + (one["JobState"] != "PENDING") for one in found.values())
         entries = list(read_log(self.log)) if self.client else []
-        plans = {one["job"]: tuple(one["nodes"]) for one in entries if one["entry"] == "plan"}
+        commands = [one["command"] for one in entries if one["entry"] == "command"]
+        named = (words[2:] for words in commands if words[1] == "update")
+        plans = {job.partition("=")[2]: nodes_of(nodes.partition("=")[2]) for job, nodes in named}
         given_back = {one["job"] for one in entries if one["entry"] == "given-back"}
         told = {found[job.name]["JobId"]: tuple(nodes_of(found[job.name]["NodeList"]) or ()) for job in ended}
         elsewhere = sum(plans.get(job) != nodes and job not in given_back for job, nodes in told.items())
@@ -166,13 +175,20 @@ class Trial:
         for job in ended:
             used_s += job.gpus * max(0.0, min(end_s, begun_s[job.name] + job.run_s) - begun_s[job.name])
         last_s = max(begun_s[job.name] + job.run_s for job in ended) - zero_s
+        once = sum(count == 1 for count in _completions(self.completions).values())
         return (
-            *(self.policy, len(ended), len(late), len(jobs) - len(ended) - len(late)),
+            *(self.who, len(ended), len(late), len(jobs) - len(ended) - len(late), once),
             *(sum(ran.values()), sum(ran.values()) - started),
             *((elsewhere, len(given_back), self.killed) if self.client else (0, "-", "-")),
             f"{used_s / (NODES * NODE_GPUS * self.given.seconds):.1%}",
             *(f"{one:.1f}" for one in (mean(waits_s), median(waits_s), last_s)),
         )
+
+
+def _completions(path: Path) -> Counter[str]:
+    """Return how often each job completed, by Slurm's log of completions."""
+    text = path.read_text() if path.exists() else ""
+    return Counter(re.findall(r"^JobId=(\d+) .* JobState=COMPLETED ", text, re.MULTILINE))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -182,6 +198,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=int, default=80, help="into which the half day is shortened")
     parser.add_argument("--load", type=float, default=0.8)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--every", nargs="+", type=float, default=[1.0], help="seconds between two looks of a client")
+    parser.add_argument("--least", type=int, default=3, help="seconds that the shortest job lasts")
     parser.add_argument("--kills", type=int, default=10, help="how often clients are killed")
     parser.add_argument("--no-node-down", dest="node_down", action="store_false")
     parser.add_argument("--no-restart", dest="restart", action="store_false", help="of slurmctld")
@@ -190,16 +208,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if missing := missing_programs():
         print(f"no {', '.join(missing)} here: apt-get install slurmctld slurmd slurm-client", file=sys.stderr)
         return 6
-    jobs, who = short_jobs(given), [SLURM, *given.policies]
+    jobs = short_jobs(given)
+    who = [(SLURM, 0.0), *((policy, every_s) for policy in given.policies for every_s in given.every)]
     with tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True) as folder:
         parts = [Path(folder, str(k)) for k in range(len(who))]
         for part in parts:
             part.mkdir()
-        trials = [Trial(part, given, policy) for part, policy in zip(parts, who, strict=True)]
+        trials = [Trial(part, given, *one) for part, one in zip(parts, who, strict=True)]
         with ThreadPoolExecutor(len(trials)) as pool:
             rows = list(pool.map(lambda trial: trial.run(jobs), trials))
+        times = [TimeLine(one.folder / "slurm" / "slurmctld.log", one.log).row(one.who) for one in trials]
     print_table(HEADS, rows)
-    return 7 if any(lost or extra or elsewhere for _, _, _, lost, _, extra, elsewhere, *_ in rows) else 0
+    print_table(TIME_HEADS, times)
+    counts = (dict(zip(HEADS, row, strict=True)) for row in rows)
+    wrong = ("lost", "too many", "not as planned")
+    return 7 if any(any(one[name] for name in wrong) or one["completed once"] != one["ended"] for one in counts) else 0
 
 
 if __name__ == "__main__":

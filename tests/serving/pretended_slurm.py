@@ -16,7 +16,10 @@ FIRST_S = 1_800_000_000
 
 @dataclass
 class Job:
-    """A job as the pretended Slurm has it; `runs_s`: how long it will run. `started`: when and where, each time."""
+    """A job as the pretended Slurm has it.
+
+    `runs_s`: how long it will run. `may_begin_s`: before that it does not begin. `started`: when and where, each time.
+    """
 
     number: int
     gpus: int
@@ -26,6 +29,10 @@ class Job:
     submit_s: int
     nodes: int = 1
     comment: str = ""
+    array: int = 0
+    task: int | None = None
+    array_limit: int = 0
+    may_begin_s: int = 0
     state: str = "PENDING"
     wanted: tuple[str, ...] = ()
     on: dict[str, list[int]] = field(default_factory=dict)
@@ -33,6 +40,11 @@ class Job:
     ends_s: int = 0
     restarts: int = 0
     started: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """What commands call it by."""
+        return f"{self.number}" if self.task is None else f"{self.array}_{self.task}"
 
 
 class PretendedSlurm:
@@ -60,12 +72,13 @@ class PretendedSlurm:
         self._schedule()
         return self.jobs[number]
 
-    def fail(self, node: str) -> None:
-        """Have a node go down: its jobs wait again, not held, as Slurm requeues them."""
+    def fail(self, node: str, delay_s: int = 0) -> None:
+        """Have a node go down: its jobs wait again, not held, as Slurm requeues them, at least for so long."""
         self.states[node] = "down"
         for job in self.jobs.values():
             if job.state == "RUNNING" and node in job.on:
                 job.state, job.on, job.restarts = "PENDING", {}, job.restarts + 1
+                job.may_begin_s = self.now_s + delay_s
 
     def advance(self, seconds: int) -> None:
         """Let time pass, second by second."""
@@ -78,7 +91,7 @@ class PretendedSlurm:
 
     def _schedule(self) -> None:
         for job in self.jobs.values():
-            if job.state != "PENDING" or job.held:
+            if job.state != "PENDING" or job.held or job.may_begin_s > self.now_s:
                 continue
             each = job.gpus // job.nodes
             able = [node for node in job.wanted or self.states if len(self._free(node)) >= each]
@@ -131,10 +144,10 @@ class PretendedSlurm:
         self._schedule()
         return ""
 
-    def _waiting(self, number: str) -> Job:
-        job = self.jobs[int(number)]
+    def _waiting(self, name: str) -> Job:
+        (job,) = (one for one in self.jobs.values() if one.name == name)
         if job.state != "PENDING":
-            raise SlurmError(f"Job is no longer pending execution for job {number}")
+            raise SlurmError(f"Job is no longer pending execution for job {name}")
         return job
 
     def _row(self, job: Job) -> dict[str, Any]:
@@ -142,8 +155,9 @@ class PretendedSlurm:
         return {
             "job_id": job.number,
             "job_state": job.state,
-            "array_job_id": 0,
-            "array_task_id": None,
+            "array_job_id": job.array,
+            "array_task_id": job.task,
+            "array_max_tasks": job.array_limit,
             "array_task_string": "",
             "priority": 0 if job.held else 7,
             "state_reason": "JobHeldUser" if job.held else "None",
@@ -157,7 +171,7 @@ class PretendedSlurm:
             "requeue": True,
             "restart_cnt": job.restarts,
             "submit_time": job.submit_s,
-            "start_time": job.begins_s if job.state != "PENDING" else 0,
+            "start_time": job.begins_s if job.state != "PENDING" else job.may_begin_s,
             "end_time": job.ends_s,
             "time_limit": job.limit_s // 60,
             "partition": "low",

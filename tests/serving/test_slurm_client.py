@@ -133,6 +133,56 @@ def test_a_node_that_fails_and_one_that_closes(tmp_path: Path) -> None:
     assert all(job.state == "COMPLETED" for job in jobs)
 
 
+def test_a_job_whose_node_failed_keeps_its_place(tmp_path: Path) -> None:
+    slurm = PretendedSlurm(1, 4)
+    failed = slurm.submit(4, 1000)
+    with ClientLog(tmp_path / "log") as log:
+        client = client_of(slurm, log)
+        client.poll()
+        slurm.advance(10)
+        slurm.fail("n0", delay_s=120)
+        later = [slurm.submit(4, 200), slurm.submit(4, 200)]
+        slurm.advance(10)
+        client.poll()
+        slurm.states["n0"] = "idle"
+        for _ in range(30):
+            client.poll()
+            slurm.advance(10)
+    # Slurm has it wait for two minutes. One job ran meanwhile, and the other one comes after it.
+    assert [len(job.started) for job in (failed, *later)] == [2, 1, 0]
+    assert failed.started[1][0] >= later[0].ends_s
+    assert "jobs wait for a dependency or a time: 1" in [e.get("text") for e in read_log(tmp_path / "log")]
+
+
+def test_nodes_that_are_added_are_taken_in(tmp_path: Path) -> None:
+    slurm = PretendedSlurm(1, 4)
+    first, second = slurm.submit(4, 500), slurm.submit(4, 100)
+    with ClientLog(tmp_path / "log") as log:
+        client = client_of(slurm, log)
+        client.poll()
+        slurm.advance(10)
+        slurm.states["n1"] = "idle"
+        client.poll()
+    assert [job.started[0][1] for job in (first, second)] == [("n0",), ("n1",)]
+    begun = [list(entry["nodes"]) for entry in read_log(tmp_path / "log") if entry["entry"] == "begin"]
+    assert begun == [["n0"], ["n0", "n1"]]
+    assert [len(job.started) for job in (first, second)] == [1, 1]
+
+
+def test_tasks_are_predicted_once_their_array_lets_them_run(tmp_path: Path) -> None:
+    slurm = PretendedSlurm(1, 2)
+    slurm.submit(1, 95, held=False)
+    tasks = [slurm.submit(2, 45, array=2, task=k, array_limit=1) for k in range(2)]
+    with ClientLog(tmp_path / "log") as log:
+        client = client_of(slurm, log)
+        for _ in range(20):
+            client.poll()
+            slurm.advance(10)
+    assert all(len(task.started) == 1 for task in tasks)
+    predicted = [e["job"] for e in read_log(tmp_path / "log") if e["entry"] == "predicted"]
+    assert predicted == ["2_0", "2_1"]
+
+
 def test_a_slurm_that_does_not_answer_is_waited_for(tmp_path: Path) -> None:
     slurm = PretendedSlurm(1, 4)
     slurm.submit(1, 10)

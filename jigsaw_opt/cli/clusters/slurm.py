@@ -71,10 +71,10 @@ def _watch(arguments: argparse.Namespace) -> int:
         )
         note(f"{'acts' if arguments.act else 'shadow: nothing is sent to Slurm'}; log: {arguments.log}")
         while not stop.is_set():
-            answered = client.poll()
+            began_s, answered = time.monotonic(), client.poll()
             if arguments.once:
                 break
-            stop.wait(arguments.every)
+            stop.wait(max(0.0, began_s + arguments.every - time.monotonic()))
     if not answered and arguments.once:
         raise SlurmError(f"Slurm does not answer; see {arguments.log}")
     return ended(stop.is_set(), f"the log {arguments.log} is kept, and the same command goes on")

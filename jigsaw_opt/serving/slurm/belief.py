@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.scheduling import JobFinished, JobRequeued, JobRunning, JobSubmitted, StartFailed
+from jigsaw_opt.scheduling import JobFinished, JobHeld, JobReleased, JobRequeued, JobRunning, JobSubmitted, StartFailed
 from jigsaw_opt.scheduling.live.events import ClusterEvent
 from jigsaw_opt.serving.slurm.cluster import SlurmCluster
 from jigsaw_opt.serving.slurm.log import ClientLog
@@ -21,6 +21,7 @@ class Belief:
         self.cluster, self.now_us = cluster, 0
         self.at: dict[str, tuple[str, ...]] = {}
         self._scheduler, self._log = scheduler, log
+        self._on_hold: set[str] = set()
         self._said: dict[str, str] = {}
 
     def taken(self, but: str) -> set[str]:
@@ -53,9 +54,16 @@ class Belief:
             self.tell(job, StartFailed(self.now_us, job, why) if why else JobRequeued(self.now_us, job))
             self.at[job] = ()
 
+    def hold(self, job: str, is_on_hold: bool) -> None:
+        """Tell that a job is not to be started yet, or may be again; it keeps its place in the order of submission."""
+        if is_on_hold != (job in self._on_hold):
+            self.tell(job, (JobHeld if is_on_hold else JobReleased)(self.now_us, job))
+            self._on_hold ^= {job}
+
     def finish(self, job: str) -> None:
         """Tell that a job is gone, if it is known."""
         if self.at.pop(job, None) is not None:
+            self._on_hold.discard(job)
             self.tell(job, JobFinished(self.now_us, job))
 
     def tell(self, subject: str, event: ClusterEvent) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from jigsaw_opt.errors import JigsawError
 from jigsaw_opt.problem.cluster import Cluster
@@ -21,7 +21,7 @@ from jigsaw_opt.serving.slurm.belief import Belief
 from jigsaw_opt.serving.slurm.cluster import SlurmCluster
 from jigsaw_opt.serving.slurm.commands import Command, Runner, SlurmError
 from jigsaw_opt.serving.slurm.log import ClientLog, released_jobs
-from jigsaw_opt.serving.slurm.reading import SlurmJob, SlurmNode, SlurmReader, read_ended
+from jigsaw_opt.serving.slurm.reading import SlurmJob, SlurmNode, read_jobs, read_nodes
 from jigsaw_opt.serving.slurm.scheduler import LocalScheduler
 
 DEFAULT_POLICY = "backfill:kind=conservative:reserve=servers:placement=consolidated"
@@ -72,26 +72,32 @@ class SlurmClient:
         setting: ClientSetting,
         clock: Callable[[], int],
     ) -> None:
-        self._run, self._setting, self._clock = run, setting, clock
-        self._reader = SlurmReader(run)
-        nodes = self._reader.nodes()
-        self._cluster = SlurmCluster(nodes)
-        self._scheduler = connect(self._cluster.cluster)
-        self._belief = Belief(self._cluster, self._scheduler, log)
+        self._run, self._setting, self._clock, self._connect, self._log = run, setting, clock, connect, log
         self._released = released_jobs(log.path)
-        self._truth: Mapping[str, SlurmJob] = {}
-        self._states = dict.fromkeys(self._cluster.nodes, "up")
         self._since: dict[str, int] = {}
         """When a job was released, of those that do not run yet."""
         self._requeued: dict[str, int] = {}
         """When a job was stopped, of those that still hold their nodes."""
         self._failures: Counter[str] = Counter()
-        self._unpredicted: list[str] = []
         self._ended: list[TraceJob] = []
-        self._alive_us = self._belief.now_us = clock()
-        with_gpus = {node.name: node.gres for node in nodes if node.name in self._states}
-        without = len(nodes) - len(with_gpus)
-        self._belief.write("begin", **asdict(setting), nodes=with_gpus, nodes_without_gpus=without)
+        self._alive_us = clock()
+        self._begin(self._nodes(), self._alive_us)
+
+    def _begin(self, nodes: Sequence[SlurmNode], now_us: int) -> None:
+        """Begin with a new scheduler for these nodes, to which everything is still to be told."""
+        self._cluster = SlurmCluster(nodes)
+        self._gres = {node.name: node.gres for node in nodes if node.name in self._cluster.nodes}
+        self._states = dict.fromkeys(self._gres, "up")
+        self._scheduler = self._connect(self._cluster.cluster)
+        self._belief = Belief(self._cluster, self._scheduler, self._log)
+        self._belief.now_us = now_us
+        self._truth: Mapping[str, SlurmJob] = {}
+        self._unpredicted: list[str] = []
+        without = len(nodes) - len(self._gres)
+        self._belief.write("begin", **asdict(self._setting), nodes=self._gres, nodes_without_gpus=without)
+
+    def _nodes(self) -> list[SlurmNode]:
+        return read_nodes(self._run(commands.NODES))
 
     def poll(self) -> bool:
         """Look once, tell the scheduler, and act or log; return whether Slurm answered."""
@@ -101,12 +107,14 @@ class SlurmClient:
             self._alive_us = belief.now_us
             belief.write("alive")
         try:
-            nodes, jobs = self._reader.nodes(), self._reader.jobs(belief.now_us)
+            nodes, jobs = self._nodes(), read_jobs(self._run(commands.JOBS), belief.now_us)
         except SlurmError as error:
             belief.say("slurm", f"Slurm does not answer: {error}")
             return False
         belief.say("slurm", "Slurm answers")
         belief.now_us = max(belief.now_us, self._clock())
+        if any("gpu" in node.gres and node.gres != self._gres.get(node.name) for node in nodes):
+            self._begin(nodes, belief.now_us)
         before, self._truth = self._truth, {job.name: job for job in jobs}
         self._watch(nodes)
         self._compare(before)
@@ -136,16 +144,13 @@ class SlurmClient:
             for job, gpus in belief.at.items():
                 if now == "down" and node in self._cluster.nodes_of(gpus):
                     belief.at[job] = ()  # the scheduler knows by itself that they wait
-        for one in nodes:
-            if one.name not in self._states and "gpu" in one.gres:
-                belief.say(one.name, "the node is new: begin again to take it in")
 
     def _compare(self, before: Mapping[str, SlurmJob]) -> None:
         """Tell of every job that is otherwise than the scheduler believes."""
         belief, left = self._belief, Counter[str]()
-        gone = [before[name] for name in belief.at if name not in self._truth]
-        ended = [job for job in self._truth.values() if job.state == "ended" and job.name in belief.at]
-        for job in [*ended, *self._gone(gone)]:
+        # Slurm forgets jobs some minutes after their end: how those ended that it no longer lists is not known.
+        gone = [replace(before[name], state="ended", told="UNKNOWN") for name in belief.at if name not in self._truth]
+        for job in [*gone, *(one for one in self._truth.values() if one.state == "ended" and one.name in belief.at)]:
             self._end(job)
         misplaced: list[SlurmJob] = []
         for job in self._truth.values():
@@ -161,15 +166,6 @@ class SlurmClient:
         for job in misplaced:
             self._adopt(job, left)
         belief.say("left out", "; ".join(f"{why}: {count}" for why, count in sorted(left.items())) or "nothing")
-
-    def _gone(self, jobs: Sequence[SlurmJob]) -> list[SlurmJob]:
-        """Return jobs that Slurm no longer lists, with how they ended where the accounting says it."""
-        text = ""
-        try:
-            text = self._run(commands.accounting(job.name for job in jobs)) if jobs else ""
-        except SlurmError as error:
-            self._belief.say("accounting", str(error))
-        return read_ended(text, jobs)
 
     def _end(self, job: SlurmJob) -> None:
         self._belief.finish(job.name)
@@ -232,6 +228,9 @@ class SlurmClient:
             belief.write("job", job=name, gpus=job.gpus, submit_us=job.submit_us, limit_us=job.limit_us)
         elif before is not None and before.state == "runs" and name not in self._requeued:
             belief.take_off(name)
+        belief.hold(name, not job.ready)
+        if not job.ready:
+            left["jobs wait for a dependency or a time"] += 1
         if job.held:
             self._requeued.pop(name, None)
         elif act:
@@ -249,8 +248,6 @@ class SlurmClient:
             return f"jobs wait, left to Slurm as {job.strange}"
         if not self._setting.takes(job):
             return "jobs wait in other partitions or without the comment"
-        if not job.ready:
-            return "jobs wait for a dependency or a time"
         if self._setting.act and not job.held and job.name not in self._released:
             return "jobs wait that are not held, left to Slurm"
         return "jobs are held" if job.held and not self._setting.act else ""
@@ -258,16 +255,18 @@ class SlurmClient:
     def _predict(self) -> None:
         """Predict the start of jobs that are new, if they wait still."""
         new = [name for name in self._unpredicted if self._belief.at.get(name) == ()]
-        self._unpredicted = new[_MOST_PREDICTIONS:]
+        self._unpredicted, kept = new[_MOST_PREDICTIONS:], list[str]()
         past = self._ended if len(self._ended) >= _FEWEST_PAST else []
         for name in new[:_MOST_PREDICTIONS]:
             try:
                 found = self._scheduler.expected_start(name, sorted(past, key=lambda job: job.submit_us))
             except JigsawError as error:
                 self._belief.say(f"prediction of {name}", str(error))
+                kept.append(name)  # as long as its array, or something that it waits for, keeps it from the policy
                 continue
             (low_us, high_us), (middle_us, _) = found.interval_us(0.9), found.interval_us(0.0)
             self._belief.write("predicted", job=name, low_us=low_us, middle_us=middle_us, high_us=high_us)
+        self._unpredicted += kept
 
     # What the scheduler decides -----------------------------------------------------------------------------
 

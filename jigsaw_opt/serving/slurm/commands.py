@@ -18,19 +18,8 @@ _JOB = re.compile(r"[0-9]{1,10}(?:_[0-9]{1,10})?")
 _NODE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
 _LONGEST_TOLD = 300
 _MOST_BYTES = 1 << 28
-_COLUMNS = (
-    "JobArrayID=job_id State=job_state Reason=state_reason PriorityLong=priority NumNodes=node_count NumTasks=tasks"
-    " tres-alloc=tres_alloc_str tres-per-job=tres_per_job tres-per-node=tres_per_node tres-per-task=tres_per_task"
-    " NodeList=nodes ReqNodes=required_nodes Requeue=requeue SubmitTime=submit_time StartTime=start_time"
-    " EndTime=end_time TimeLimit=time_limit Dependency=dependency HetJobID=het_job_id Partition=partition"
-    " UserName=user_name Account=account QOS=qos Comment=comment"
-)
-COLUMNS: dict[str, str] = dict(pair.split("=") for pair in _COLUMNS.split())
-"""Columns of jobs in plain text, with the key of JSON of each; a comment may hold bars, so it is the last."""
 JOBS: Command = ("squeue", "--all", "--states=all", "--json")
-JOBS_PLAIN: Command = ("squeue", "--all", "--states=all", "--noheader", "-O", ",".join(f"{one}:|" for one in COLUMNS))
 NODES: Command = ("sinfo", "--all", "--json")
-NODES_PLAIN: Command = ("sinfo", "--all", "--Node", "--noheader", "-o", "%N|%T|%G")
 
 
 class SlurmError(JigsawError):
@@ -38,8 +27,8 @@ class SlurmError(JigsawError):
 
 
 def run_command(command: Command, seconds: float = 30.0) -> str:
-    """Return what a command prints, with times in seconds since 1970; `seconds`: how long it may take."""
-    environment = {**os.environ, "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0", "LC_ALL": "C"}
+    """Return what a command prints, with all tasks of arrays; `seconds`: how long it may take."""
+    environment = {**os.environ, "SLURM_BITSTR_LEN": "0", "LC_ALL": "C"}
     try:
         done = subprocess.run(
             command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False
@@ -80,12 +69,6 @@ def requeue(job: str) -> Command:
 def state_of(job: str) -> Command:
     """Return the command that prints the state of a job now."""
     return ("squeue", "--noheader", f"--jobs={_job(job)}", "--states=all", "-o", "%T")
-
-
-def accounting(jobs: Iterable[str]) -> Command:
-    """Return the command that prints how jobs ended, from the accounting."""
-    columns = "--format=JobID,State,Submit,Start,End"
-    return ("sacct", "--allocations", "--parsable2", "--noheader", columns, f"--jobs={','.join(map(_job, jobs))}")
 
 
 def _job(text: str) -> str:
