@@ -26,14 +26,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from statistics import mean, median
 
 from common import print_table, shared
 from slurm_order import SCHEDULER, SleepJob, submit
-from slurm_time_line import HEADS as TIME_HEADS
-from slurm_time_line import TimeLine
 from throwaway_slurm import ThrowawaySlurm, missing_programs
 
 from jigsaw_opt.documents.readers.slurm.records import nodes_of
@@ -46,20 +45,17 @@ NODES, NODE_GPUS = 4, 4
 HALF_DAY_S = 12 * 3600
 CONF = ("PriorityType=priority/basic", SCHEDULER, "MinJobAge=3600", "PartitionName=low Nodes=ALL Default=YES")
 HEADS = (
-    *(
-        "who starts jobs",
-        "ended",
-        "late",
-        "lost",
-        "completed once",
-        "starts",
-        "too many",
-        "not as planned",
-        "given back",
-        "clients killed",
-    ),
-    *("GPUs in use", "mean wait s", "median wait s", "last end s"),
+    *("who starts jobs", "ended", "late", "lost", "completed once", "starts", "too many", "not as planned"),
+    *("given back", "clients killed", "GPUs in use", "mean wait s", "median wait s", "last end s"),
 )
+STEPS = (("submitted", "seen"), ("ended", "told"), ("decided", "released"), ("released", "started"))
+TIME_HEADS = ("seconds, mean / median", *(" to ".join(step) for step in STEPS), "ended to next start")
+_CONTROLLER = re.compile(
+    r"\[(\S+)\] .*(submit_batch_job:|release hold on|Allocate|Started|_job_complete:) JobId=(\d+)(.*)"
+)
+_CALLED = {"submit_batch_job:": "submitted", "release hold on": "released", "_job_complete:": "ended"}
+_CALLED |= {"Allocate": "started", "Started": "started"}
+_LOGGED = {"job": "seen", "ended": "told", "plan": "decided"}
 _DOWN_S = 20.0
 
 
@@ -191,6 +187,28 @@ def _completions(path: Path) -> Counter[str]:
     return Counter(re.findall(r"^JobId=(\d+) .* JobState=COMPLETED ", text, re.MULTILINE))
 
 
+def time_line(who: str, controller: Path, client: Path) -> Sequence[object]:
+    """Return a row of the second table, by the log of `slurmctld`, with times of UTC, and that of the client."""
+    last: dict[str, dict[str, float]] = {kind: {} for kind in (*_CALLED.values(), *_LOGGED.values())}
+    starts: list[float] = []
+    for stamp, what, job, more in _CONTROLLER.findall(controller.read_text(errors="replace")):
+        at_s = datetime.fromisoformat(stamp).replace(tzinfo=UTC).timestamp()
+        if what != "_job_complete:" or more == " done":
+            last[_CALLED[what]][job] = at_s
+            starts += [at_s] if _CALLED[what] == "started" else []
+    for entry in read_log(client) if client.exists() else ():
+        if entry["entry"] in _LOGGED:
+            times, at_s = last[_LOGGED[entry["entry"]]], entry["time_us"] / 1e6
+            times[entry["job"]] = times.get(entry["job"], at_s) if entry["entry"] == "job" else at_s
+    steps = [
+        [last[then][job] - at_s for job, at_s in last[first].items() if job in last[then]] for first, then in STEPS
+    ]
+    waits = [(last["submitted"][job], at_s) for job, at_s in last["started"].items()]
+    ends = [end_s for end_s in last["ended"].values() if any(come_s < end_s < at_s for come_s, at_s in waits)]
+    steps.append([min(at_s for at_s in starts if at_s > end_s) - end_s for end_s in ends])
+    return (who, *(f"{mean(some):.2f} / {median(some):.2f}" if some else "-" for some in steps))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("policies", nargs="*", default=[DEFAULT_POLICY])
@@ -217,7 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         trials = [Trial(part, given, *one) for part, one in zip(parts, who, strict=True)]
         with ThreadPoolExecutor(len(trials)) as pool:
             rows = list(pool.map(lambda trial: trial.run(jobs), trials))
-        times = [TimeLine(one.folder / "slurm" / "slurmctld.log", one.log).row(one.who) for one in trials]
+        times = [time_line(one.who, one.folder / "slurm" / "slurmctld.log", one.log) for one in trials]
     print_table(HEADS, rows)
     print_table(TIME_HEADS, times)
     counts = (dict(zip(HEADS, row, strict=True)) for row in rows)

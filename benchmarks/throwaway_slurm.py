@@ -12,8 +12,8 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -109,15 +109,7 @@ class ThrowawaySlurm:
         self._daemons.pop(0).wait(30)
         self._start("slurmctld", "-D")
         self._daemons.insert(0, self._daemons.pop())
-        until = time.monotonic() + _START_S
-        while True:
-            try:
-                self.call("sinfo", "-h")
-                return
-            except RuntimeError:  # not listening yet
-                if time.monotonic() > until:
-                    raise
-                time.sleep(0.2)
+        self._await(lambda: self.call("sinfo", "-h") != "")
 
     def _write_files(self) -> None:
         with ExitStack() as stack:
@@ -143,17 +135,23 @@ class ThrowawaySlurm:
         self._daemons.append(one)
 
     def _await_nodes(self) -> None:
+        def are_idle() -> bool:
+            states = self.call("sinfo", "-h", "-N", "-o", "%N %T").split()[1::2]
+            return len(states) == self._nodes and set(states) == {"idle"}
+
+        self._await(are_idle)
+
+    def _await(self, is_so: Callable[[], bool]) -> None:
+        """Wait until something is so; while `slurmctld` does not listen yet, it is not."""
         until = time.monotonic() + _START_S
-        states: list[str] = []
-        while len(states) < self._nodes or set(states) != {"idle"}:
+        while True:
+            with suppress(RuntimeError):
+                if is_so():
+                    return
             if time.monotonic() > until or any(one.poll() is not None for one in self._daemons):
                 last = (self._folder / "output.txt").read_text(errors="replace").splitlines()[-5:]
                 raise RuntimeError("\n".join(("Slurm did not start; its last lines:", *last)))
-            time.sleep(0.5)
-            try:
-                states = self.call("sinfo", "-h", "-N", "-o", "%N %T").split()[1::2]
-            except RuntimeError:  # not listening yet
-                states = []
+            time.sleep(0.2)
 
     def _stop(self) -> None:
         for command in (("scancel", f"--user={getpass.getuser()}"), ("scontrol", "shutdown")):
