@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
@@ -21,11 +22,15 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 WORKLOAD = "--workload day --cluster 2x4:v100"
 WEEK = "--workload week --cluster 2x4:v100 --failures mtbf=20,mttr=1 --seeds 0,1,2"
+PLAYED_S, WATCHED_S = 15, 6  # a demonstration has a queue by then, and the page has asked when jobs start
 LONG = "--job long:resnet50:4:3h --job other:vgg16:2:2h --job late:resnet50:1:5h --job more:vgg16:8:40min"
 
 
 class Page(NamedTuple):
-    """A page, the commands that write it one after the other, and the height of the window that shows it."""
+    """A page, the commands that write it one after the other, and the height of the window that shows it.
+
+    Without a path the command serves the page, and tells its address.
+    """
 
     path: str
     commands: tuple[str, ...]
@@ -48,6 +53,7 @@ PAGES = {
     "simulation": Page("one/report.html", (f"simulate {WORKLOAD} --policy las -q -o one",)),
     "sweep": Page("several/report.html", (f"simulate {WEEK} --policy fifo las srtf --sweep -q -o several",)),
     "advice": Page("advice/advice.html", ("advise day --cluster 1x4:v100 --seeds 0,1 -q -o advice",)),
+    "cluster": Page("", ("serve --demo --port 0",), height=760),
     "bench": Page("bench/report.html", ("bench server --solvers greedy,cpsat --time-limits 1 -q -o bench",)),
 }
 """By the name of the picture."""
@@ -65,12 +71,29 @@ def main() -> None:
         sys.exit(f"needs {', '.join(missing)}: Debian's chromium and chromium-driver, and the extra dev")
     for name in arguments.only or PAGES:
         with TemporaryDirectory() as work:
+            if not PAGES[name].path:
+                _photograph_served(name, work, arguments.folder)
+                continue
             wrong = next(filter(None, (_run(command, work) for command in PAGES[name].commands)), "")
             path = Path(work, PAGES[name].path)
             if wrong or not path.is_file():
                 print(f"{name}: no page: {wrong or 'not written'}")
                 continue
-            _photograph(path, arguments.folder / f"page-{name}.png", PAGES[name].height)
+            _photograph(path.resolve().as_uri(), arguments.folder / f"page-{name}.png", PAGES[name].height)
+
+
+def _photograph_served(name: str, work: str, folder: Path) -> None:
+    words = [sys.executable, "-m", "jigsaw_opt", *PAGES[name].commands[0].split()]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    service = subprocess.Popen(words, cwd=work, env=environment, stderr=subprocess.PIPE, text=True)
+    assert service.stderr is not None
+    try:
+        address = service.stderr.readline().split()[-1]
+        time.sleep(PLAYED_S)
+        _photograph(address, folder / f"page-{name}.png", PAGES[name].height, WATCHED_S)
+    finally:
+        service.terminate()
+        service.communicate()
 
 
 def _run(command: str, folder: str) -> str:
@@ -81,7 +104,7 @@ def _run(command: str, folder: str) -> str:
     return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
 
 
-def _photograph(page: Path, picture: Path, height: int) -> None:
+def _photograph(address: str, picture: Path, height: int, watched_s: float = 0) -> None:
     from PIL import Image
     from selenium import webdriver
 
@@ -91,7 +114,8 @@ def _photograph(page: Path, picture: Path, height: int) -> None:
         options.add_argument(f"--{flag}")
     chrome = webdriver.Chrome(options=options, service=webdriver.ChromeService(str(shutil.which("chromedriver"))))
     try:
-        chrome.get(page.resolve().as_uri())
+        chrome.get(address)
+        time.sleep(watched_s)
         shown = Image.open(BytesIO(chrome.get_screenshot_as_png()))
     finally:
         chrome.quit()

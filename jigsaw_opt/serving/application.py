@@ -16,6 +16,8 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response, StreamingResponse
@@ -95,7 +97,8 @@ class ServedPaths:
         )
         routes = [Route(one.path, self._guarded(one), methods=[one.method]) for one in self.endpoints]
         routes.append(Route("/", _page))
-        self.app = Starlette(routes=routes, exception_handlers={HTTPException: _refused}, lifespan=self._lifespan)
+        packed, handlers = [Middleware(GZipMiddleware, compresslevel=1)], {HTTPException: _refused}
+        self.app = Starlette(routes=routes, middleware=packed, exception_handlers=handlers, lifespan=self._lifespan)
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:

@@ -88,7 +88,7 @@ class ClusterBoard:
     @cached_property
     def free(self) -> int:
         """Number of GPUs that are up and idle."""
-        return self.gpu_states.count(0) - len(self.gpu_jobs.keys() - self.down)
+        return sum(state == 0 and gpu not in self.gpu_jobs for gpu, state in enumerate(self.gpu_states))
 
     @property
     def usage(self) -> tuple[int, int, int]:
@@ -157,17 +157,15 @@ class ClusterBoard:
             "first": [gpus.start for gpus in cluster.gpus.of_server],
             "state": self.server_states,
         }
-        on, second = [-1] * cluster.gpu_count, [-1] * cluster.gpu_count
-        for gpu, found in self.gpu_jobs.items():
-            on[gpu], second[gpu] = place[found[0]], place[found[1]] if len(found) > 1 else -1
+        on = [self.gpu_jobs.get(gpu, ()) for gpu in range(cluster.gpu_count)]
+        gpus = {"state": self.gpu_states}
+        for k, name in enumerate(("job", "second")):
+            gpus[name] = [place[found[k]] if len(found) > k else -1 for found in on]
         seen = list(map(self.seen, self.jobs.values()))
         jobs = {name: [getattr(job, name) for job in seen] for name in _OF_JOB}
         jobs["state"] = list(map(PHASES.index, jobs["state"]))
         waiting = [k for k, phase in enumerate(jobs["state"]) if phase]
-        down, gpus = (
-            [cluster.links[k].name for k in sorted(self.dead)],
-            {"state": self.gpu_states, "job": on, "second": second},
-        )
+        down = [cluster.links[k].name for k in sorted(self.dead)]
         return View(*self.head, servers, racks, gpus, jobs, waiting, down)
 
 

@@ -13,7 +13,7 @@ function addChart(name, xs, lines, x, y) {
     values: (_, splits) => splits.map(it => it === null ? "" : side.tick(it)) });
   const series = side => ({ label: side.label, value: (_, it) => it === null || it === undefined ? "–" : side.tell(it) });
   const drawn = line => ({ ...series(y), label: line.label ?? y.label, stroke: () => css(line.colour ?? "--accent"), dash: line.dash, width: 1.5,
-    points: { show: xs.length < 2 }, paths: y.stepped ? uPlot.paths.stepped({ align: 1 }) : undefined });
+    points: { show: it => it.data[0].length < 2 }, paths: y.stepped ? uPlot.paths.stepped({ align: 1 }) : undefined });
   const chart = new uPlot({
     width: box.clientWidth, height: 190, cursor: { sync: { key: x.sync }, drag: { x: true, y: false } },
     scales: { x: { time: false, distr: x.log ? 3 : 1 }, y: { range: (_, low, high) => [0, (y.most || high || 1) * 1.03] } },

@@ -1,5 +1,5 @@
 // The page of a cluster that is served: it is asked for a view when something changed, and now and then.
-const POLL_MS = 3000, LEAST_MS = 400, STARTS = 25, START_MS = 15000;
+const PAST_US = 1e7, POLL_MS = 3000, LEAST_MS = 400, STARTS = 25, START_MS = 15000;
 const past = { time_us: [], in_use: [], up: [], waiting: [] };
 let round = 0, underway = null, again = false, stopping = new AbortController();
 
@@ -17,15 +17,16 @@ function show(view) {
     ...JOB_STATES.map((word, k) => [counts[k], word === "running" ? "jobs running" : word]), ...(view.links_down.length ? [[view.links_down.length, "of the links down"]] : [])];
   $("facts").replaceChildren(...facts.map(([count, word]) => { const part = element("li"); part.append(element("b", count.toLocaleString("en")), " " + word); return part; }));
   fillAll();
-  draw();
+  redraw();
   remember(view, counts[WAITING] + counts[HELD]);
   if (opened !== null && isNew) showJob(false);
 }
 
-// The last hours: what the service has kept, and what was seen since.
+// The last hours: what the service has kept, and what was seen since, of every 10 s the last.
 function remember(view, waiting) {
   const values = { time_us: view.time_us, in_use: view.used, up: view.stateCounts[UP], waiting };
   if (past.time_us.at(-1) >= view.time_us) return;
+  if (Math.floor(past.time_us.at(-1) / PAST_US) === Math.floor(view.time_us / PAST_US)) for (const key in past) past[key].pop();
   for (const key in past) past[key].push(values[key]);
   drawPast();
 }
@@ -81,7 +82,7 @@ async function follow(mine) {
 }
 
 async function poll(mine) {
-  for (; mine === round; await pause(POLL_MS)) {
+  for (await pause(POLL_MS); mine === round; await pause(POLL_MS)) {
     if (document.hidden) continue;
     try { await refresh(); linked("live"); }
     catch (error) {
@@ -119,14 +120,12 @@ async function begin() {
   const mine = ++round;
   stopping.abort(); stopping = new AbortController();
   try {
-    caller = await json("v1/caller");
+    const [found, usage] = await Promise.all([json("v1/caller"), json("v1/usage"), refresh()]);
+    caller = found;
     $("signing").hidden = !token && caller.role === "operate";
     $("submitting").hidden = !may("submit");
-    const [usage] = await Promise.all([json("v1/usage"), refresh()]);
     putBefore(usage);
     linked("live");
-    document.body.dataset.ready = "true";
-    performance.mark("ready");
   } catch (error) {
     if (error.status === 401) { needToken("The service does not know this token."); return; }
     linked(error.message);
@@ -135,6 +134,9 @@ async function begin() {
     return;
   }
   follow(mine); poll(mine); expect(mine);
+  while (frame) await new Promise(requestAnimationFrame);
+  document.body.dataset.ready = "true";
+  performance.mark("ready");
 }
 
 showSigns();

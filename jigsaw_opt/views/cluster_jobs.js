@@ -1,10 +1,11 @@
 // A job: its story, why it waits, when it will start; and what may be done to it. Submitting, and the token.
 let opened = null;
 
-async function asked(place, path, told) {
+// What takes the service a while; `otherwise` stands there if the job has changed meanwhile, or the policy still decides.
+async function asked(place, path, told, otherwise) {
   const name = opened;
   try { const found = await json(path); if (opened === name) place.textContent = told(found); }
-  catch (error) { if (opened === name) place.textContent = error.status === 409 || error.status === 404 ? "" : error.message; }
+  catch (error) { if (opened === name) place.textContent = error.status === 409 || error.status === 404 ? otherwise : error.message; }
 }
 const toldStart = found => found.median_us === null ? "not within what was simulated" : (found.median_us < seen.time_us + 1e6 ? "now" : "in " + lasting(found.median_us - seen.time_us)) + (found.warnings.length ? " (" + found.warnings.map(shown).join("; ") + ")" : "");
 
@@ -30,11 +31,11 @@ async function showJob(anew) {
   if (!anew && $("acts").state === job?.state) return;
   $("acts").state = job?.state;
   showActs(job);
-  $("job-start").textContent = "";
+  $("job-start").textContent = !job || job.state === "running" ? "" : "Expected start: being simulated.";
   if (job === null) { $("job-why").textContent = ""; return; }
   $("job-why").textContent = shown(job.reason);
-  asked($("job-why"), ofJob(name, "/explanation"), told => shown([told.reason, ...told.remedies.slice(1).map(one => one.text), ...told.influences.map(one => one.text), told.cluster].join(" ")));
-  if (job.state !== "running") asked($("job-start"), ofJob(name, "/start"), told => "Expected start: " + toldStart(told) + ".");
+  asked($("job-why"), ofJob(name, "/explanation"), told => shown([told.reason, ...told.remedies.slice(1).map(one => one.text), ...told.influences.map(one => one.text), told.cluster].join(" ")), shown(job.reason));
+  if (job.state !== "running") asked($("job-start"), ofJob(name, "/start"), told => "Expected start: " + toldStart(told) + ".", "Expected start: not known yet.");
 }
 
 function showStory(story) {

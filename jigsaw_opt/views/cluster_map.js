@@ -1,6 +1,6 @@
 // The map: racks as stacks of servers, a server as a row of GPUs; a click or Enter opens the job of a GPU.
-const map = $("map"), pen = map.getContext("2d"), HIGHEST = 640, STACK = 16, LABEL = 15, GAP = 10;
-const plan = { places: [], size: 0, key: "" };
+const map = $("map"), pen = map.getContext("2d"), HIGHEST = 640, STACK = 16, LABEL = 15, GAP = 10, SLICE = 4000;
+const plan = { places: [], size: 0, key: "", drawn: new Int32Array(0) };
 let chosen = -1, lit = -1, frame = 0;
 
 // Places of all servers for a side of a GPU; a rack with more servers than a stack has continues in the next.
@@ -30,6 +30,7 @@ function layOut() {
   for (const size of [22, 18, 15, 12, 10, 8, 7, 6, 5, 4, 3]) if ((found = placed(size, width)).high <= HIGHEST) break;
   Object.assign(plan, found, { key });
   map.style.height = plan.high + "px";
+  drawAnew();
 }
 
 // A sign over what is out of use, so that no state is told by a colour alone.
@@ -45,39 +46,55 @@ function half(brush, colour, x, y, size) {
   brush.beginPath(); brush.moveTo(x, y + size); brush.lineTo(x + size, y); brush.lineTo(x + size, y + size); brush.fill();
 }
 
-function draw() {
-  frame = 0;
-  if (!seen) return;
-  layOut();
-  const scale = devicePixelRatio || 1, { places, size } = plan, side = size - 1, signs = new Path2D(), { state, job, second } = seen.gpus;
+// The canvas without GPUs, but with labels; all GPUs are then to be drawn.
+function clean(scale) {
   map.width = Math.round(map.clientWidth * scale); map.height = Math.round(plan.high * scale);
   pen.setTransform(scale, 0, 0, scale, 0, 0);
   pen.font = "11px system-ui, sans-serif";
   pen.fillStyle = css("--dim");
   for (const [label, x, y, wide] of plan.labels) pen.fillText(label, x, y, wide);
-  const idle = css("--hole"), ink = css("--ink"), colours = seen.list.map(one => one.on.length ? colourOf(one.name) : idle);
-  const light = lit >= 0 ? lit : chosen >= 0 ? job[chosen] : -1;
-  seen.servers.first.forEach((first, k) => {
-    const [left, y] = places[k];
-    if (plan.called) { pen.globalAlpha = 1; pen.fillStyle = ink; pen.fillText(shown(seen.servers.name[k]), left - plan.called, y + side / 2 + 4, plan.called - 6); }
-    for (let gpu = first; gpu < seen.servers.end[k]; gpu++) {
-      const x = left + (gpu - first) * size;
-      pen.globalAlpha = light >= 0 && job[gpu] !== light && second[gpu] !== light ? 0.35 : 1;
-      pen.fillStyle = job[gpu] < 0 ? idle : colours[job[gpu]];
-      pen.fillRect(x, y, side, side);
-      if (second[gpu] >= 0) half(pen, colours[second[gpu]], x, y, side);
-      if (state[gpu] !== UP) sign(signs, state[gpu], x, y, side);
-    }
-  });
-  pen.globalAlpha = 1; pen.strokeStyle = ink; pen.lineWidth = 1;
+  pen.fillStyle = css("--ink");
+  if (plan.called) seen.servers.name.forEach((name, k) => pen.fillText(shown(name), plan.places[k][0] - plan.called, plan.places[k][1] + (plan.size - 1) / 2 + 4, plan.called - 6));
+  plan.drawn = new Int32Array(seen.gpus.job.length).fill(-1);
+  plan.ring = chosen;
+}
+
+// Draws the GPUs that look other than they did; those of another view in slices, so that no frame is long.
+function draw() {
+  frame = 0;
+  if (!seen) return;
+  layOut();
+  const isAnew = !plan.drawn.length || plan.ring !== chosen;
+  if (isAnew) clean(devicePixelRatio || 1);
+  const { places, size, drawn } = plan, side = size - 1, signs = new Path2D(), { state, job, second } = seen.gpus;
+  const colours = [...data.colours, css("--line")], looks = seen.list.map(one => one.on.length ? colourOf(one.name) : data.colours.length);
+  const light = lit >= 0 ? lit : chosen >= 0 ? job[chosen] : -1, lookOf = k => k < 0 ? data.colours.length : looks[k];
+  let left = isAnew ? drawn.length + 1 : SLICE;
+  for (let gpu = 0; gpu < drawn.length && left; gpu++) {
+    const dim = light >= 0 && job[gpu] !== light && second[gpu] !== light, first = lookOf(job[gpu]), other = second[gpu] < 0 ? first : lookOf(second[gpu]);
+    const look = ((first * 256 + other) * 4 + state[gpu]) * 2 + dim, k = seen.serverOf[gpu];
+    if (drawn[gpu] === look) continue;
+    const x = places[k][0] + (gpu - seen.servers.first[k]) * size, y = places[k][1];
+    drawn[gpu] = look;
+    left--;
+    pen.clearRect(x, y, side, side);
+    pen.globalAlpha = dim ? 0.35 : 1;
+    pen.fillStyle = colours[first];
+    pen.fillRect(x, y, side, side);
+    if (other !== first) half(pen, colours[other], x, y, side);
+    if (state[gpu] !== UP) sign(signs, state[gpu], x + 0.5, y + 0.5, side - 1);
+  }
+  pen.globalAlpha = 1; pen.strokeStyle = css("--ink"); pen.lineWidth = 1;
   pen.stroke(signs);
   if (chosen >= 0) {
-    const k = seen.serverOf[chosen], [left, y] = places[k];
+    const k = seen.serverOf[chosen], [x, y] = places[k];
     pen.lineWidth = 2; pen.strokeStyle = css("--accent");
-    pen.strokeRect(left + (chosen - seen.servers.first[k]) * size - 1.5, y - 1.5, side + 3, side + 3);
+    pen.strokeRect(x + (chosen - seen.servers.first[k]) * size - 2, y - 2, side + 4, side + 4);
   }
+  if (!left) redraw();
 }
 const redraw = () => { frame ||= requestAnimationFrame(draw); };
+const drawAnew = () => { plan.drawn = new Int32Array(0); redraw(); };
 
 function gpuAt(x, y) {
   for (let k = 0; k < plan.places.length; k++) {
@@ -114,13 +131,13 @@ map.addEventListener("keydown", event => {
   event.preventDefault();
 });
 new ResizeObserver(redraw).observe(map);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { showSigns(); redraw(); });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { showSigns(); drawAnew(); });
 
 function showSigns() {
   $("signs").replaceChildren(...["a job (a colour each)", "idle", "down", "drained", "cordoned", "two jobs that share a GPU"].map((word, k) => {
     const part = element("span"), small = element("canvas", "", { width: 13, height: 13 }), brush = small.getContext("2d"), path = new Path2D();
     small.setAttribute("aria-hidden", "true");
-    brush.fillStyle = k % 5 ? css("--hole") : data.colours[0]; brush.fillRect(0, 0, 13, 13);
+    brush.fillStyle = k % 5 ? css("--line") : data.colours[0]; brush.fillRect(0, 0, 13, 13);
     if (k === 5) half(brush, data.colours[1], 0, 0, 13);
     else if (k > 1) { sign(path, k - 1, 0, 0, 13); brush.strokeStyle = css("--ink"); brush.stroke(path); }
     part.append(small, word);

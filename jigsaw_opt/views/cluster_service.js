@@ -29,7 +29,7 @@ const moment = us => new Date(us / 1000).toLocaleString("sv");
 const lasting = us => span(Math.max(0, us) / 3.6e9);
 const percent = share => (100 * share).toFixed(0) + " %";
 
-// The jobs of a view as objects, with the GPUs that each is on; colours go by name, so that a job keeps its own.
+// The jobs of a view as objects, with the GPUs that each is on; colours, by number, go by name, so that a job keeps its own.
 function read(view) {
   const { jobs, gpus, servers } = view;
   view.list = jobs.name.map((name, k) => ({ k, name, model: jobs.model[k], gpus: jobs.gpus[k], queue: jobs.queue[k], state: jobs.state[k],
@@ -47,5 +47,5 @@ const gpuName = gpu => { const k = seen.serverOf[gpu]; return shown(seen.servers
 const colourOf = name => {
   let sum = 7;
   for (let k = 0; k < name.length; k++) sum = (31 * sum + name.charCodeAt(k)) >>> 0;
-  return data.colours[sum % data.colours.length];
+  return sum % data.colours.length;
 };

@@ -49,30 +49,26 @@ function fill(it) {
   it.on.disabled = (it.page + 1) * PAGE >= found.length;
 }
 
-// Who is on a server, and how many of its GPUs are idle or out of use.
-function serverRow(k) {
-  const { name, rack, type, first, end, state } = seen.servers, on = new Set();
-  let idle = 0, out = 0;
-  for (let gpu = first[k]; gpu < end[k]; gpu++) {
-    if (seen.gpus.job[gpu] >= 0) for (const job of [seen.gpus.job[gpu], seen.gpus.second[gpu]]) { if (job >= 0) on.add(job); }
-    else if (seen.gpus.state[gpu] === UP) idle++;
-    if (seen.gpus.state[gpu] !== UP) out++;
-  }
-  return { k, name: shown(name[k]), rack: shown(seen.racks[rack[k]]), type: shown(type[k]), gpus: end[k] - first[k], idle,
-    state: SERVER_STATES[state[k]] + (out && state[k] === UP ? `, ${counted(out, "GPU")} down` : ""), jobs: [...on].map(job => shown(seen.list[job].name)).join(", ") };
+// A server, by number: its GPUs, and who is there.
+const gpusOf = k => Array.from({ length: seen.servers.end[k] - seen.servers.first[k] }, (_, gpu) => seen.servers.first[k] + gpu);
+const idleOn = k => gpusOf(k).filter(gpu => seen.gpus.job[gpu] < 0 && seen.gpus.state[gpu] === UP).length;
+const jobsOn = k => [...new Set(gpusOf(k).flatMap(gpu => [seen.gpus.job[gpu], seen.gpus.second[gpu]]))].filter(job => job >= 0).map(job => shown(seen.list[job].name)).join(", ");
+function stateOf(k) {
+  const state = seen.servers.state[k], out = gpusOf(k).filter(gpu => seen.gpus.state[gpu] !== UP).length;
+  return SERVER_STATES[state] + (out && state === UP ? `, ${counted(out, "GPU")} down` : "");
 }
 
 const starts = new Map();
 const startOf = job => starts.get(job.name)?.text ?? "";
-addTable("servers", "servers", [["server", row => row.name], ["rack", row => row.rack], ["type", row => row.type], ["state", row => row.state],
-  ["GPUs", row => row.gpus, true], ["idle", row => row.idle, true], ["jobs", row => row.jobs]]);
+addTable("servers", "servers", [["server", k => shown(seen.servers.name[k])], ["rack", k => shown(seen.racks[seen.servers.rack[k]])], ["type", k => shown(seen.servers.type[k])], ["state", stateOf],
+  ["GPUs", k => gpusOf(k).length, true], ["idle", idleOn, true], ["jobs", jobsOn]]);
 addTable("queue", "the queue", [["job", job => shown(job.name)], ["GPUs", job => job.gpus, true], ["queue", job => shown(job.queue)], ["weight", job => job.weight, true],
   ["waits since", job => lasting(seen.time_us - job.submitted), true], ["why", job => shown(job.reason)], ["expected start", startOf]], job => openJob(job.name));
 addTable("running", "running jobs", [["job", job => shown(job.name)], ["model", job => shown(job.model)], ["GPUs", job => job.on.length || job.gpus, true], ["queue", job => shown(job.queue)],
-  ["progress", job => percent(job.progress), true], ["on", job => [...new Set(job.on.map(gpu => shown(seen.servers.name[seen.serverOf[gpu]])))].join(", ")]], job => openJob(job.name));
+  ["progress", job => percent(job.progress), true], ["on", job => [...new Set(job.on.map(gpu => seen.serverOf[gpu]))].map(k => shown(seen.servers.name[k])).join(", ")]], job => openJob(job.name));
 
 function fillAll() {
-  tables[0].rows = seen.servers.name.map((_, k) => serverRow(k));
+  tables[0].rows = [...seen.servers.name.keys()];
   tables[1].rows = seen.waiting.map(k => seen.list[k]);
   tables[2].rows = seen.list.filter(job => job.state === RUNNING);
   tables.forEach(fill);

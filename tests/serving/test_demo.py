@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
+from jigsaw_opt.instances.sources import workload_from
 from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.scheduling import LiveScheduler
+from jigsaw_opt.scheduling.performance.kinds import performance_for
+from jigsaw_opt.simulation.inputs.cluster_files import read_cluster
 from tests.serving.services import START_US, HandClock, served, submit
 
-from jigsaw_opt.serving.demo import FastClock, TracePlayer  # isort: skip
+from jigsaw_opt.serving.demo import CLUSTER, WORKLOAD, FastClock, TracePlayer, jobs_for, models_for  # isort: skip
 
 HOUR_US = 3_600_000_000
 
@@ -44,6 +49,16 @@ def test_a_server_is_out_of_use_now_and_then(tmp_path: Path) -> None:
             states.append([server["state"] for server in found.get("/v1/cluster")["servers"]])
     up = ["up", "up"]
     assert states == [up, up, ["drained", "up"], up, up, ["up", "down"], up, up, ["cordoned", "up"]]
+
+
+def test_drawn_models_keep_the_durations_of_the_trace() -> None:
+    cluster, _ = read_cluster(CLUSTER)
+    models = models_for(cluster)
+    live = LiveScheduler(cluster, "fifo", performance=lambda found: performance_for("", found, models, ""))
+    jobs, alone_us = jobs_for(live), live.read(lambda state: state.setting.performance.alone_us)
+    durations_us = {job.name: 1_000_000 * (job.iterations or 0) for job in workload_from(WORKLOAD).jobs}
+    wrong = [job for job in jobs if abs(alone_us(job) - durations_us[job.name]) > alone_us(replace(job, iterations=1))]
+    assert wrong == [] and len(jobs) > 100 and {job.model for job in jobs} == set(models or ())
 
 
 def test_the_clock_goes_faster_and_never_back() -> None:

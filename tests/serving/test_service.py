@@ -79,7 +79,8 @@ def test_reads_show_the_cluster_the_jobs_and_their_stories(tmp_path: Path) -> No
 def test_what_is_out_of_use_or_held_back_is_shown(tmp_path: Path) -> None:
     with served(tmp_path) as found:
         found.post([submit("a", 2), submit("b", 1) | {"queue": "q"}, submit("c", 1), {"event": "held", "job": "c"}])
-        out = [{"event": "quota", "queue": "q", "gpus": 0}, {"event": "gpu_failed", "gpu": "s0/3"}]
+        found.post(submit("e", 4))
+        out = [{"event": "quota", "queue": "q", "gpus": 0}, {"event": "gpu_failed", "gpu": "s0/3"}, submit("f", 1)]
         found.post([*out, {"event": "server_cordoned", "server": "s1"}, submit("d", 1) | {"queue": "q"}])
         settle(found)
         view = found.get("/v1/view")
@@ -87,6 +88,7 @@ def test_what_is_out_of_use_or_held_back_is_shown(tmp_path: Path) -> None:
         reasons = dict(zip(view["jobs"]["name"], view["jobs"]["reason"], strict=True))
         assert reasons["c"] == "It is on hold until it is released."
         assert reasons["d"] == "It waits for 1 GPU within the quota of queue 'q'."
+        assert reasons["f"] == "It waits for 1 GPU, and 0 GPUs are free."  # e runs on a server that is not up
         assert {job["name"] for job in found.get("/v1/jobs?state=held")["jobs"]} >= {"c", "d"}
 
 
