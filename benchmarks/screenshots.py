@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
@@ -20,17 +21,15 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
+PROGRAM = [sys.executable, "-m", "jigsaw_opt"]
+PLAYED_S, WATCHED_S = 15, 6  # a demonstration has a queue by then, and its page has asked when jobs start
 WORKLOAD = "--workload day --cluster 2x4:v100"
 WEEK = "--workload week --cluster 2x4:v100 --failures mtbf=20,mttr=1 --seeds 0,1,2"
-PLAYED_S, WATCHED_S = 15, 6  # a demonstration has a queue by then, and the page has asked when jobs start
 LONG = "--job long:resnet50:4:3h --job other:vgg16:2:2h --job late:resnet50:1:5h --job more:vgg16:8:40min"
 
 
 class Page(NamedTuple):
-    """A page, the commands that write it one after the other, and the height of the window that shows it.
-
-    Without a path the command serves the page, and tells its address.
-    """
+    """A page, the commands that write it or, without a path, serve it, and the height of the window that shows it."""
 
     path: str
     commands: tuple[str, ...]
@@ -65,42 +64,33 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", choices=PAGES, action="append")
     arguments = parser.parse_args()
-    missing = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
-    missing += [] if find_spec("selenium") else ["selenium"]
+    missing = [name for name in ("chromium", "chromedriver", "selenium") if not (shutil.which(name) or find_spec(name))]
     if missing:
         sys.exit(f"needs {', '.join(missing)}: Debian's chromium and chromium-driver, and the extra dev")
+    os.environ["PYTHONPATH"] = str(ROOT)
     for name in arguments.only or PAGES:
-        with TemporaryDirectory() as work:
-            if not PAGES[name].path:
-                _photograph_served(name, work, arguments.folder)
+        page, picture = PAGES[name], arguments.folder / f"page-{name}.png"
+        with TemporaryDirectory() as work, ExitStack() as after:
+            if not page.path:
+                words = [*PROGRAM, *page.commands[0].split()]
+                service = subprocess.Popen(words, cwd=work, stderr=subprocess.PIPE, text=True)
+                after.callback(service.communicate)
+                after.callback(service.terminate)
+                address = next(iter(service.stderr or ())).split()[-1]
+                time.sleep(PLAYED_S)
+                _photograph(address, picture, page.height, WATCHED_S)
                 continue
-            wrong = next(filter(None, (_run(command, work) for command in PAGES[name].commands)), "")
-            path = Path(work, PAGES[name].path)
+            wrong = next(filter(None, (_run(command, work) for command in page.commands)), "")
+            path = Path(work, page.path)
             if wrong or not path.is_file():
                 print(f"{name}: no page: {wrong or 'not written'}")
                 continue
-            _photograph(path.resolve().as_uri(), arguments.folder / f"page-{name}.png", PAGES[name].height)
-
-
-def _photograph_served(name: str, work: str, folder: Path) -> None:
-    words = [sys.executable, "-m", "jigsaw_opt", *PAGES[name].commands[0].split()]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    service = subprocess.Popen(words, cwd=work, env=environment, stderr=subprocess.PIPE, text=True)
-    assert service.stderr is not None
-    try:
-        address = service.stderr.readline().split()[-1]
-        time.sleep(PLAYED_S)
-        _photograph(address, folder / f"page-{name}.png", PAGES[name].height, WATCHED_S)
-    finally:
-        service.terminate()
-        service.communicate()
+            _photograph(path.resolve().as_uri(), picture, page.height)
 
 
 def _run(command: str, folder: str) -> str:
     """The last line of what went wrong; empty where nothing did."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    words = [sys.executable, "-m", "jigsaw_opt", *command.split()]
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run([*PROGRAM, *command.split()], cwd=folder, capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
 
 

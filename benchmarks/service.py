@@ -269,19 +269,12 @@ def main(words: Sequence[str] | None = None) -> int:
         process, port = start(folder)
         try:
             asyncio.run(loaded(load, port, given.clients, given.pause, given.seconds))
-            rows = sorted(load.seconds.items())
-            print_table(
-                ("request", "count", "p50 ms", "p99 ms", "statuses"),
-                [
-                    (
-                        kind,
-                        len(own),
-                        *(f"{1000 * sorted(own)[int(share * len(own))]:.1f}" for share in (0.5, 0.99)),
-                        ", ".join(f"{status}: {count}" for status, count in sorted(load.statuses[kind].items())),
-                    )
-                    for kind, own in rows
-                ],
-            )
+            rows = list[tuple[object, ...]]()
+            for kind, own in sorted(load.seconds.items()):
+                times = (f"{1000 * sorted(own)[int(share * len(own))]:.1f}" for share in (0.5, 0.99))
+                statuses = ", ".join(f"{status}: {count}" for status, count in sorted(load.statuses[kind].items()))
+                rows.append((kind, len(own), *times, statuses))
+            print_table(("request", "count", "p50 ms", "p99 ms", "statuses"), rows)
             found = asyncio.run(limits(port, folder)) if given.seconds else []
         finally:
             process.kill()

@@ -30,9 +30,7 @@ def cluster_page() -> Page:
     host is reached, whatever the service tells.
     """
     colours = [job_colour(index) for index in range(_COLOURS)]
-    text = filled(
-        "cluster.html", "cluster", {"colours": colours, "roles": ROLES, "hold": "held", "release": "released"}
-    )
+    text = filled("cluster.html", "cluster", {"colours": colours, "roles": ROLES})
     allowed = {
         "default-src": "'none'",
         "script-src": _hashes("script", text),

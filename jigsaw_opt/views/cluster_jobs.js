@@ -57,7 +57,7 @@ function showActs(job) {
     try { await post("v1/events", { event, job: job.name }); await refresh(); showJob(false); }
     catch (error) { $("job-wrong").textContent = error.message; }
   } });
-  $("acts").replaceChildren(...(!job || !may("submit") ? [] : [...(job.state === "waiting" ? [act("Hold", data.hold)] : []), ...(job.state === "held" ? [act("Release", data.release)] : []),
+  $("acts").replaceChildren(...(!job || !may("submit") ? [] : [...(job.state === "waiting" ? [act("Hold", "held")] : []), ...(job.state === "held" ? [act("Release", "released")] : []),
     act("Cancel", "cancel", "Cancel it: its progress is lost")]));
 }
 
