@@ -3,13 +3,13 @@ const map = $("map"), pen = map.getContext("2d"), HIGHEST = 640, STACK = 16, LAB
 const plan = { places: [], size: 0, key: "", drawn: new Int32Array(0) };
 let chosen = -1, lit = -1, frame = 0;
 
-// Places of all servers for a side of a GPU; a rack with more servers than a stack has continues in the next.
+// Places of all servers for a side of a GPU; a rack with more servers than a stack has continues in the next, and these are called by their first server.
 function placed(size, width) {
   const { name, rack, first, end } = seen.servers, called = size >= 12 ? 64 : 0, stacks = [];
   const byRack = new Map();
   name.forEach((_, k) => byRack.get(rack[k])?.push(k) ?? byRack.set(rack[k], [k]));
   for (const [number, all] of byRack)
-    for (let at = 0; at < all.length; at += STACK) stacks.push([shown(seen.racks[number] || "servers"), all.slice(at, at + STACK)]);
+    for (let at = 0; at < all.length; at += STACK) stacks.push([shown(all.length > STACK ? name[all[at]] + " …" : seen.racks[number] || "servers"), all.slice(at, at + STACK)]);
   const places = [], labels = [];
   let left = 4, top = 2, deep = 0;
   for (const [label, servers] of stacks) {
