@@ -23,7 +23,6 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 PROGRAM = [sys.executable, "-m", "jigsaw_opt"]
 PLAYED_S, WATCHED_S = 15, 6  # a demonstration has a queue by then, and its page has asked when jobs start
-WORKLOAD = "--workload day --cluster 2x4:v100"
 WEEK = "--workload week --cluster 2x4:v100 --failures mtbf=20,mttr=1 --seeds 0,1,2"
 LONG = "--job long:resnet50:4:3h --job other:vgg16:2:2h --job late:resnet50:1:5h --job more:vgg16:8:40min"
 
@@ -49,7 +48,7 @@ PAGES = {
         height=960,
     ),
     "failures": Page("failures.html", (PLAN, "failures server/weighted plan.json -o failures.html")),
-    "simulation": Page("one/report.html", (f"simulate {WORKLOAD} --policy las -q -o one",)),
+    "simulation": Page("one/report.html", ("simulate --workload day --cluster 2x4:v100 --policy las -q -o one",)),
     "sweep": Page("several/report.html", (f"simulate {WEEK} --policy fifo las srtf --sweep -q -o several",)),
     "advice": Page("advice/advice.html", ("advise day --cluster 1x4:v100 --seeds 0,1 -q -o advice",)),
     "cluster": Page("", ("serve --demo --port 0",), height=760),

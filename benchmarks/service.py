@@ -142,9 +142,8 @@ class Load:
         names = [f"j{self.asked}-{k}" for k in range(self.rng.choice((1, 1, 3)))]
         if kind == "submit":
             stated = {"model": "m", "iterations": 10_000, "time_limit_us": 10**9}
-            events = [
-                {"event": kind, "job": {**stated, "name": n, "gpus": self.rng.choice((1, 2, 4, 8))}} for n in names
-            ]
+            wanted = [{**stated, "name": name, "gpus": self.rng.choice((1, 2, 4, 8))} for name in names]
+            events = [{"event": kind, "job": job} for job in wanted]
         else:
             names = [self.rng.choice(jobs)]
             events = [{"event": kind, "job": names[0]} | ({"iterations": 5} if kind == "progress" else {})]
@@ -163,14 +162,12 @@ class Load:
 
 def start(folder: Path) -> tuple[subprocess.Popen[str], int]:
     """Start a service in a folder; its process and its port."""
-    (folder / "tokens").write_text(
-        "".join(json.dumps({"name": r, "role": r, "token": f"{r:*<16}"}) + "\n" for r in ROLES)
-    )
+    tokens = (json.dumps({"name": role, "role": role, "token": f"{role:*<16}"}) + "\n" for role in ROLES)
+    (folder / "tokens").write_text("".join(tokens))
     words = ["serve", "16x8:a100", "--policy", "backfill", "--port", "0", "--tokens", "tokens"]
     command = [sys.executable, "-c", PROGRAM, *words]
-    process = subprocess.Popen(
-        command, cwd=folder, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
-    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env=environment)
     assert process.stderr is not None
     told = process.stderr.readline()
     if not told.startswith("listening"):
