@@ -79,9 +79,7 @@ class JobChanges:
 
 def job_times(outcome: SimulationOutcome) -> list[list[int | None]]:
     """Return when each job ended, or None, and for how long it held GPUs, as values of JSON."""
-    held: Counter[int] = Counter()
-    for stint in outcome.stints:
-        held[stint.job] += stint.end_us - stint.start_us
+    held = outcome.held_us()
     return [[record.finish_us, held[record.index]] for record in outcome.jobs]
 
 

@@ -19,6 +19,7 @@ from jigsaw_opt.simulation.engine.recorded import simulation_of
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.inputs.request import GivenWorkload, SimulationRequest, read_settings
 from jigsaw_opt.simulation.results.metrics import SimulationSummary, summarise
+from jigsaw_opt.sweeps.bench.summary import grouped
 from jigsaw_opt.sweeps.folder import SweepKind
 from jigsaw_opt.sweeps.job_times import are_job_times, job_times
 from jigsaw_opt.sweeps.record import is_number
@@ -98,9 +99,7 @@ def raw_models_of(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
 
 def cells(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return for each workload and policy the means over the seeds that gave a result, in the order of the rows."""
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault((row["workload"], row["policy"]), []).append(row)
+    groups = grouped(rows, lambda row: (row["workload"], row["policy"]))
     return [_cell(workload, policy, group) for (workload, policy), group in groups.items()]
 
 

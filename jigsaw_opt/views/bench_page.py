@@ -9,6 +9,7 @@ from math import inf, isfinite
 from statistics import fmean, median
 from typing import Any
 
+from jigsaw_opt.simulation.results.metrics import MeasureName
 from jigsaw_opt.solvers.registry import loadable_solvers
 from jigsaw_opt.solvers.result import relative_gap
 from jigsaw_opt.sweeps.bench.against import Against, Change, Winner, winners
@@ -22,7 +23,6 @@ from jigsaw_opt.sweeps.bench.summary import (
     time_profile,
 )
 from jigsaw_opt.text import counted, printable
-from jigsaw_opt.views.measures import MeasureName
 from jigsaw_opt.views.page import filled
 
 _CALLED = {"objective": "the objective", "primal_dual_integral": "the gap over time, gap × s,"}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from typing import NamedTuple
 
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.simulation.engine.outages import server_outages
 from jigsaw_opt.simulation.engine.records import JobRecord, RoundRecord, SimulationOutcome
 from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.results.metrics import (
+    MEASURES,
     SimulationSummary,
     completion_us,
     fairness,
@@ -18,38 +18,10 @@ from jigsaw_opt.simulation.results.metrics import (
     restarts_so_far,
     with_efficiency,
 )
+from jigsaw_opt.simulation.results.result import JobTime, times_of
 from jigsaw_opt.text import called, counted, duration, printable
 from jigsaw_opt.views.lanes import job_colour
-from jigsaw_opt.views.measures import MEASURES
 from jigsaw_opt.views.page import filled
-
-
-class JobTimes(NamedTuple):
-    """The time of a job, in microseconds, from its submission to its end or that of the simulation, by what it did.
-
-    `paused`: in which it held none after its first start.
-    """
-
-    waited: int
-    held: int
-    paused: int
-
-    @property
-    def waiting(self) -> int:
-        """All time without GPUs."""
-        return self.waited + self.paused
-
-
-def job_times(setting: Setting, outcome: SimulationOutcome) -> list[JobTimes]:
-    """Return the times of each job, in the order of the records and in microseconds."""
-    held = outcome.held_us()
-    return [_times(setting, record, held[record.index], outcome.end_us) for record in outcome.jobs]
-
-
-def _times(setting: Setting, record: JobRecord, held: int, end_us: int) -> JobTimes:
-    end = end_us if record.finish_us is None else record.finish_us
-    start = end if record.start_us is None else record.start_us
-    return JobTimes(start - setting.workload.jobs[record.index].submit_us, held, end - start - held)
 
 
 def server_uses(setting: Setting, outcome: SimulationOutcome) -> list[list[tuple[int, int, int]]]:
@@ -93,11 +65,11 @@ def _latest(setting: Setting, outcome: SimulationOutcome) -> Iterator[str]:
     if not ended:
         return
     record = max(ended, key=lambda job: job.finish_us or 0)
-    times = job_times(setting, outcome)[outcome.jobs.index(record)]
-    total = times.waiting + times.held
-    why = f"it waited {duration(times.waited)} for its first start, held GPUs for {duration(times.held)}"
-    if times.paused:
-        why += f" and none for {duration(times.paused)} between"
+    times = times_of(setting, outcome)[outcome.jobs.index(record)]
+    total = times.waiting_us + times.running_us
+    why = f"it waited {duration(times.queued_us)} for its first start, held GPUs for {duration(times.running_us)}"
+    if times.paused_us:
+        why += f" and none for {duration(times.paused_us)} between"
     alone = f"all its work alone takes {duration(record.alone_us)}"
     yield (
         f"Latest: {_job(setting, record)}, {duration(record.finish_us or 0)} after the beginning and {duration(total)}"
@@ -106,12 +78,12 @@ def _latest(setting: Setting, outcome: SimulationOutcome) -> Iterator[str]:
 
 
 def _longest_wait(setting: Setting, outcome: SimulationOutcome) -> Iterator[str]:
-    times = job_times(setting, outcome)
-    k = max(range(len(times)), key=lambda k: times[k].waiting)
-    if times[k].waiting:
-        share = sum(time.waiting > 0 for time in times) / len(times)
+    times = times_of(setting, outcome)
+    k = max(range(len(times)), key=lambda k: times[k].waiting_us)
+    if times[k].waiting_us:
+        share = sum(time.waiting_us > 0 for time in times) / len(times)
         yield (
-            f"Longest wait: {_job(setting, outcome.jobs[k])}, {duration(times[k].waiting)} without GPUs;"
+            f"Longest wait: {_job(setting, outcome.jobs[k])}, {duration(times[k].waiting_us)} without GPUs;"
             f" {100 * share:.3g} % of the jobs wait at all."
         )
 
@@ -145,10 +117,10 @@ def _job(setting: Setting, record: JobRecord) -> str:
     return called("job", printable(setting.workload.jobs[record.index].name))
 
 
-def waits(setting: Setting, outcome: SimulationOutcome, most: int) -> Sequence[tuple[JobRecord, JobTimes]]:
+def waits(setting: Setting, outcome: SimulationOutcome, most: int) -> Sequence[tuple[JobRecord, JobTime]]:
     """Return the jobs that wait longest, the longest first."""
-    pairs = zip(outcome.jobs, job_times(setting, outcome), strict=True)
-    return sorted((pair for pair in pairs if pair[1].waiting), key=lambda pair: -pair[1].waiting)[:most]
+    pairs = zip(outcome.jobs, times_of(setting, outcome), strict=True)
+    return sorted((pair for pair in pairs if pair[1].waiting_us), key=lambda pair: -pair[1].waiting_us)[:most]
 
 
 _BINS = 600
@@ -172,7 +144,7 @@ def _data(setting: Setting, outcome: SimulationOutcome, summary: SimulationSumma
     jobs = setting.workload.jobs
     models = sorted(set(map(_model_name, jobs)))
     number = {model: k for k, model in enumerate(models)}
-    times = job_times(setting, outcome)
+    times = times_of(setting, outcome)
     ended = (record for record in outcome.jobs if record.finish_us is not None)
     return {
         "title": printable(title),
@@ -191,7 +163,10 @@ def _data(setting: Setting, outcome: SimulationOutcome, summary: SimulationSumma
         "charts": _charts(setting, outcome),
         "models": [{"name": printable(model), "colour": job_colour(k)} for k, model in enumerate(models)],
         "jobs": [
-            [printable(job.name), number[_model_name(job)], job.submit_us, record.finish_us, record.restarts, *spent]
+            [
+                *(printable(job.name), number[_model_name(job)], job.submit_us, record.finish_us, record.restarts),
+                *(spent.queued_us, spent.running_us, spent.paused_us),
+            ]
             for record, spent in zip(outcome.jobs, times, strict=True)
             for job in (jobs[record.index],)
         ],

@@ -7,14 +7,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 from jigsaw_opt.scheduling.performance.protocol import RAW
 from jigsaw_opt.scheduling.policy import find, names
-from jigsaw_opt.simulation.results.metrics import with_efficiency
+from jigsaw_opt.simulation.results.metrics import MEASURES, with_efficiency
 from jigsaw_opt.sweeps.advice import MEASURES as ADVICE_MEASURES
 from jigsaw_opt.sweeps.advice_words import doubt, in_percent
 from jigsaw_opt.sweeps.intervals import MeanInterval
 from jigsaw_opt.sweeps.simulations import raw_models_of
 from jigsaw_opt.system.plugins import loadable
 from jigsaw_opt.text import counted, named, printable
-from jigsaw_opt.views.measures import MEASURES
 from jigsaw_opt.views.page import filled
 
 Row: TypeAlias = Mapping[str, Any]

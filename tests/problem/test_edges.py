@@ -40,7 +40,6 @@ from jigsaw_opt.problem.compiled.task_graph import Precedence, compile_task_grap
 from jigsaw_opt.problem.compiled.timetable import JobDecision, Timetable, assemble, lateness_us, objective_of
 from jigsaw_opt.problem.costs import staircase
 from jigsaw_opt.problem.depth import chosen_depth, depth_class
-from jigsaw_opt.problem.measured.layers import MeasuredLayer
 from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.problem.rules.schemas import depth_schema
@@ -292,12 +291,6 @@ def test_what_is_wrong_with_a_job_of_a_trace() -> None:
         "wrong-type foreground",
         "contradiction gpus",
     ]
-
-
-def test_the_gradient_of_the_input_takes_what_that_of_the_weights_leaves() -> None:
-    layer = MeasuredLayer("conv", 3, 8, 10, 10, weight_us=5)
-    assert layer.input_us == 3
-    assert replace(layer, weight_us=None).input_us is None
 
 
 def test_iterations_of_a_plan_are_counted_over_its_repetitions() -> None:

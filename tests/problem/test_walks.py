@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jigsaw_opt.problem.cluster import Channel
-from jigsaw_opt.problem.network.contention import Degraded, Exclusive, FairSharing, degradation
+from jigsaw_opt.problem.network.contention import Degraded, FairSharing, degradation
 from jigsaw_opt.problem.network.route_policy import FREE, RoutePolicy
 from jigsaw_opt.problem.network.walks import LinkGraph, PolicyAutomaton, least_walk
 from tests.random_fabrics import random_fabric, random_failures, random_policy, walks_by_brute_force
@@ -84,7 +84,7 @@ def uses(*links: int, rate: int = 100) -> Channel:
 
 
 def test_a_transfer_without_links_keeps_its_rate() -> None:
-    for model in (Exclusive(), FairSharing(), Degraded(Fraction(1))):
+    for model in (FairSharing(), Degraded(Fraction(1))):
         assert model.rates([uses(rate=7), uses(0, rate=5)], [5]) == (7, 5)
 
 
@@ -99,11 +99,6 @@ def test_fair_rates_are_max_min_fair(channels: list[Channel], bandwidths: list[i
         largest_there = [max(r for r, c in zip(rates, channels) if link in c.links) for link in full]
         assert rate <= channel.rate
         assert rate == channel.rate or rate in largest_there
-
-
-def test_exclusive_transfers_wait_for_those_that_hold_a_link() -> None:
-    # The third shares link 1 with the second, which does not run: only those that run hold links.
-    assert Exclusive().rates([uses(0), uses(0, 1), uses(1)], [100, 100]) == (100, 0, 100)
 
 
 def test_degradation_of_the_paper() -> None:

@@ -19,7 +19,6 @@ from jigsaw_opt.sweeps.bench.summary import (
     csv_table,
     geometric_mean,
     objective_profile,
-    profiles,
     summary,
     time_profile,
 )
@@ -108,11 +107,6 @@ def test_a_proof_that_there_is_no_plan_is_no_gap() -> None:
     proven = row("a", "x", 0, None, 5, status="infeasible")
     assert certified_gap(proven) == 0.0
     assert summary([proven])[0].proven == 1
-
-
-def test_profiles_hold_every_run() -> None:
-    rows = [row("a", "x", 0, 100, 50), row("b", "x", 0, 100, 99), failed("c", "x", 0), row("a", "y", 0, 5, 5)]
-    assert profiles(rows) == {"x 10 s": [0.01, 0.5, 1.0], "y 10 s": [0.0]}
 
 
 def test_geometric_mean() -> None:

@@ -27,7 +27,7 @@ from jigsaw_opt.text import printable
 from jigsaw_opt.views.explained import explained_picture
 from jigsaw_opt.views.html import picture as notebook_picture
 from jigsaw_opt.views.html import timeline_html
-from jigsaw_opt.views.image import gap_profile_png, timeline_image
+from jigsaw_opt.views.image import timeline_image
 from jigsaw_opt.views.lanes import Interval, Picture, picture
 from jigsaw_opt.views.page import filled
 from jigsaw_opt.views.perfetto import perfetto_trace
@@ -201,9 +201,6 @@ def test_no_name_is_mathematics(
     monkeypatch.setitem(rcParams, "text.usetex", True)
     assert timeline_image(named(pair, pair_plan, name)).startswith(b"\x89PNG")
     assert (f"_{printable(name)}0", False) in drawn and (f"{printable(name)}/1", False) in drawn
-    drawn.clear()
-    assert gap_profile_png({name: [0.5], f"_{name}": [0.1]}).startswith(b"\x89PNG")
-    assert (printable(name), False) in drawn and (f"_{printable(name)}", False) in drawn
     assert not recwarn.list
 
 

@@ -13,11 +13,11 @@ from jigsaw_opt.cli.common.output import flush, goes_on_from, note, print_table,
 from jigsaw_opt.cli.common.progress import Rows, engine_arguments, engine_of, reporter, tell_sweep
 from jigsaw_opt.cli.plans.bench_request import GATE, Gate
 from jigsaw_opt.cli.plans.check import CHECK_FAILED
-from jigsaw_opt.errors import MissingEngineError, Problems, missing_option
+from jigsaw_opt.errors import Problems, missing_option
 from jigsaw_opt.system.interrupts import interrupt_flag
 
 EXAMPLE = "jigsaw bench tiny --time-limits 10 -o results"
-_PICTURE, _PAGE = "profile.png", "report.html"
+_PAGE = "report.html"
 ARGUMENTS: Arguments = {
     "[sources] SET|INSTANCE|FILE ...": "a set (rack), a bundled instance (rack/plain), an instance document, or a"
     " family and a seed with changes of its recipe (rack:100, cluster:3:load=400); none with --against: compare"
@@ -57,13 +57,14 @@ def run(arguments: argparse.Namespace) -> int:
         gate.require([(task.key, task.labels) for task in tasks])
     require_own(arguments.output)
     goes_on_from(arguments.output / ROWS)
-    make_folder(arguments.output, (*TABLES, _PICTURE, _PAGE), arguments.sources)
+    make_folder(arguments.output, (*TABLES, _PAGE), arguments.sources)
     rows: list[Mapping[str, Any]] = []
     more = partial(_more, gate=gate, seen=rows, folder=arguments.output)
     kind = MEASUREMENTS._replace(more=more)
     with interrupt_flag() as interrupted:
         found = sweep_into(arguments.output, tasks, engine, kind, reporter(arguments, _line), interrupted)
-        _draw(found.rows, arguments.output, gate)
+        if found.rows:
+            _write_page(found.rows, arguments.output, gate)
         code = tell_sweep(arguments, found, partial(_print, gate=gate))
     return code or _tell_wrong(rows, arguments.output, gate) or (0 if gate is None else gate.code)
 
@@ -156,20 +157,6 @@ def _line(row: Mapping[str, Any]) -> str:
 
 def _named(row: Mapping[str, Any]) -> str:
     return f"{row['instance']} {row['solver']} seed {row['seed']} {_limit(row['time_limit'])}"
-
-
-def _draw(rows: Rows, folder: Path, gate: Gate | None) -> None:
-    from jigsaw_opt.documents import write_atomically
-    from jigsaw_opt.sweeps.bench.summary import profiles
-    from jigsaw_opt.views.image import gap_profile_png
-
-    if rows:
-        _write_page(rows, folder, gate)
-    path = folder / _PICTURE
-    try:
-        write_atomically(path, gap_profile_png(profiles(rows)))
-    except MissingEngineError as error:
-        note(f"no {path}: {error}")
 
 
 def _write_page(rows: Rows, folder: Path, gate: Gate | None) -> None:

@@ -22,8 +22,7 @@ from jigsaw_opt.problem.instance import Horizon
 from jigsaw_opt.problem.plan import Execution, TaskGraphIteration, TaskGraphJobPlan
 
 
-@dataclass(frozen=True, slots=True)
-class Activity:
+class Activity(NamedTuple):
     """A block or transfer of one iteration.
 
     `job, iteration`: index of its job among those added, and the iteration. `gpus, links`: GPUs, and indices of links,
@@ -139,19 +138,7 @@ class ActivityNetwork:
         self.jobs.append(begin)
         once = self.operations_of(graph, gpus, job)
         for iteration in checking_deadline(range(graph.job.iterations)):
-            self.activities += [
-                Activity(
-                    activity.job,
-                    iteration,
-                    activity.duration_us,
-                    activity.gpus,
-                    activity.links,
-                    activity.release_us,
-                    activity.watts,
-                )
-                for activity in once
-            ]
-
+            self.activities += [activity._replace(iteration=iteration) for activity in once]
         behind, release = len(self.activities), graph.job.release_us
         for iteration in range(graph.job.iterations):
             self.activities += [Activity(job, iteration, 0, (), (), release) for _ in range(graph.milestones)]

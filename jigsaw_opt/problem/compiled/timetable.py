@@ -7,11 +7,11 @@ objective and period are always the exact ones.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from jigsaw_opt.problem.clock import checking_deadline
-from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.instance import Instance
@@ -152,7 +152,7 @@ def _job_plan(operations: Operations, job: OperationGraph, decision: JobDecision
         raise ValueError(f"no path joins all servers of job {job.name}")
     servers = operations.cluster.servers
     durations = [block.duration_us[servers[decision.gpus[block.slot][0]].gpu_type] for block in job.blocks]
-    exchange = _exchange_times(job, channel)
+    exchange = cache(lambda bucket, count: job.transfer_us(bucket, count, channel))
     iterations = []
     rows = zip(decision.levels, decision.block_starts, decision.transfer_starts, strict=True)
     for levels, starts, transfer_starts in checking_deadline(rows):
@@ -169,15 +169,3 @@ def _job_plan(operations: Operations, job: OperationGraph, decision: JobDecision
         iterations.append(Iteration(blocks, transfers))
     gpus = tuple(operations.cluster.gpu_name(*gpu) for gpu in decision.gpus)
     return JobPlan(job.name, gpus, tuple(iterations))
-
-
-def _exchange_times(job: OperationGraph, channel: Channel) -> Callable[[int, int], int]:
-    times: dict[tuple[int, int], int] = {}
-
-    def lookup(bucket: int, count: int) -> int:
-        key = (bucket, count)
-        if key not in times:
-            times[key] = job.transfer_us(bucket, count, channel)
-        return times[key]
-
-    return lookup

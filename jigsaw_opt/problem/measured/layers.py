@@ -39,11 +39,6 @@ class MeasuredLayer:
         return self.forward_us + self.backward_us
 
     @property
-    def input_us(self) -> int | None:
-        """The part of `backward_us` that goes into the gradient of the input; None as `weight_us` is."""
-        return None if self.weight_us is None else self.backward_us - self.weight_us
-
-    @property
     def sent_bytes(self) -> int:
         """Bytes that are sent where a stage ends with this layer; those of its activations where none are stated."""
         return self.activation_bytes if self.output_bytes is None else self.output_bytes

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from jigsaw_opt.problem.cluster import Channel, Cluster, Link, Server, joined_parts
+from jigsaw_opt.problem.cluster import Channel, Cluster, joined_parts
 
 
 class _Grade(NamedTuple):
@@ -32,19 +32,10 @@ class BestChannel:
 
     def __init__(self, cluster: Cluster) -> None:
         links, servers = cluster.links, cluster.servers
-        rates = {link.bandwidth for link in links} | {server.fabric_bandwidth for server in servers}
-        latencies = {link.latency_us for link in links} | {server.fabric_latency_us for server in servers}
-        self._rates = _grades(
-            cluster,
-            sorted(rates, reverse=True),
-            lambda link, value: link.bandwidth >= value,
-            lambda server, value: server.fabric_bandwidth >= value,
-        )
+        # A rate counts as its negative, so that less is better of both.
+        self._rates = _grades(cluster, [-one.bandwidth for one in links], [-one.fabric_bandwidth for one in servers])
         self._latencies = _grades(
-            cluster,
-            sorted(latencies),
-            lambda link, value: link.latency_us <= value,
-            lambda server, value: server.fabric_latency_us <= value,
+            cluster, [one.latency_us for one in links], [one.fabric_latency_us for one in servers]
         )
 
     def crossing(self, gpus: Mapping[int, int], slots: int) -> Channel | None:
@@ -55,23 +46,20 @@ class BestChannel:
         if slots < 2:
             return None
         rate, latency = _best(self._rates, gpus, slots), _best(self._latencies, gpus, slots)
-        return None if rate is None or latency is None else Channel((), rate, latency)
+        return None if rate is None or latency is None else Channel((), -rate, latency)
 
 
-def _grades(
-    cluster: Cluster,
-    values: list[int],
-    link_has: Callable[[Link, int], bool],
-    server_has: Callable[[Server, int], bool],
-) -> list[_Grade]:
+def _grades(cluster: Cluster, of_links: Sequence[int], of_servers: Sequence[int]) -> list[_Grade]:
+    """Return the grades of a value that each link and each server's fabric has, from the least value on."""
     grades = []
-    for value in values:
-        joined = joined_parts(cluster, (link for link in cluster.links if link_has(link, value)))
+    for value in sorted({*of_links, *of_servers}):
+        joined = joined_parts(
+            cluster, (link for link, own in zip(cluster.links, of_links, strict=True) if own <= value)
+        )
         part = tuple(joined[server.name] for server in cluster.servers)
         # Where every part has one server, no job sits on two.
         if len(set(part)) < len(part):
-            shared = tuple(server_has(server, value) for server in cluster.servers)
-            grades.append(_Grade(value, part, shared))
+            grades.append(_Grade(value, part, tuple(own <= value for own in of_servers)))
     return grades
 
 

@@ -1,4 +1,4 @@
-"""Models of how transfers that run at once share the links: three of them, one interface."""
+"""Models of how transfers that run at once share the links: two of them, one interface."""
 
 from __future__ import annotations
 
@@ -29,24 +29,6 @@ class LinkSharing(Protocol):
         tuple of Fraction
             Bytes per second of each transfer, in the order of `channels`.
         """
-
-
-@dataclass(frozen=True, slots=True)
-class Exclusive:
-    """One transfer at a time on a link, as timetables plan it; earlier ones in the order given go first."""
-
-    def rates(self, channels: Sequence[Channel], bandwidths: Sequence[int]) -> tuple[Fraction, ...]:
-        """Give each transfer its full rate if no earlier one that runs uses a link of it; else it waits.
-
-        In bytes a second, by transfer.
-        """
-        taken: set[int] = set()
-        rates = []
-        for channel in channels:
-            runs = taken.isdisjoint(channel.links)
-            taken.update(channel.links if runs else ())
-            rates.append(Fraction(channel.rate if runs else 0))
-        return tuple(rates)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,12 @@ product of the network and these sets.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from jigsaw_opt.problem.network.route_policy import RoutePolicy
 
 
-@dataclass(frozen=True, slots=True)
-class Hop:
+class Hop(NamedTuple):
     """A link that a walk uses, and what is behind it.
 
     `node`: number of the node that it leads to.
@@ -23,6 +22,10 @@ class Hop:
     link: int
     node: int
     state: int
+
+
+_Layer = Mapping[tuple[int, int], Sequence[Hop]]
+"""Pairs of node and state, each with the hops from it to the next layer."""
 
 
 class LinkGraph:
@@ -87,78 +90,54 @@ def least_walk(
 
     `max_links`: most links that the walk may still have; None for any number.
     """
-    layers = _layers(graph, policy, start, goal, dead, max_links)
-    if layers is None:
-        return None
-    return _smallest(start, layers)
+    layers, last = list[_Layer](), (goal, policy.full)
+    for layer in _reached(graph, policy, start, policy.avoid_links | frozenset(dead), max_links):
+        if last in layer:
+            return _smallest(start, _towards(layers, last))
+        layers.append(layer)
+    return None
 
 
 def walk_lengths(
     graph: LinkGraph, policy: PolicyAutomaton, start: tuple[int, int], max_links: int | None = None
 ) -> dict[int, int]:
     """Return the number of links of the least walk that complies, by node; nodes of `avoid` have none."""
-    seen, layer, lengths, passed = {start}, [start], dict[int, int](), 0
-    while layer:
+    lengths = dict[int, int]()
+    for passed, layer in enumerate(_reached(graph, policy, start, policy.avoid_links, max_links)):
         for node, state in layer:
             # Breadth first: the first visit in this state has the fewest links.
             if state == policy.full:
                 lengths.setdefault(node, passed)
-        if max_links is not None and passed >= max_links:
-            break
-        layer, passed = list(_behind(graph, policy, layer, seen)), passed + 1
     return lengths
 
 
-def _behind(
-    graph: LinkGraph, policy: PolicyAutomaton, layer: Iterable[tuple[int, int]], seen: set[tuple[int, int]]
-) -> Iterator[tuple[int, int]]:
-    """Yield pairs of node and state one link after those of a layer that are not `seen` yet; now they are."""
-    for first, state in layer:
-        for node, link in graph.neighbours[first]:
-            if node in policy.avoid or link in policy.avoid_links:
-                continue
-            there = (node, policy.enter(state, node))
-            if there not in seen:
-                seen.add(there)
-                yield there
-
-
-def _layers(
+def _reached(
     graph: LinkGraph,
     policy: PolicyAutomaton,
     start: tuple[int, int],
-    goal: int,
-    dead: Collection[int],
+    barred: Collection[int],
     max_links: int | None,
-) -> Sequence[Mapping[tuple[int, int], Sequence[Hop]]] | None:
-    """Return pairs of node and state by distance from `start`, with the hops to the next layer, up to the goal."""
-    barred = policy.avoid_links | frozenset(dead)
-    last, seen, layer = (goal, policy.full), {start}, [start]
-    layers: list[dict[tuple[int, int], list[Hop]]] = []
-    while last not in layer:
-        if not layer or (max_links is not None and len(layers) >= max_links):
-            return None
-        steps: dict[tuple[int, int], list[Hop]] = {}
-        behind: set[tuple[int, int]] = set()
-        for pair in layer:
-            steps[pair] = []
-            for node, link in graph.neighbours[pair[0]]:
+) -> Iterator[_Layer]:
+    """Yield pairs of node and state by distance from `start`; the hops of each are filled in as the walk goes on."""
+    seen, layer, passed = {start}, [start], 0
+    while layer:
+        steps: dict[tuple[int, int], list[Hop]] = {pair: [] for pair in layer}
+        yield steps
+        if max_links is not None and passed >= max_links:
+            return
+        for (first, state), hops in steps.items():
+            for node, link in graph.neighbours[first]:
                 if node in policy.avoid or link in barred:
                     continue
-                there = (node, policy.enter(pair[1], node))
+                there = (node, policy.enter(state, node))
                 if there not in seen:
-                    behind.add(there)
-                    steps[pair].append(Hop(link, *there))
-        # = behind|Only now, so that a pair keeps every hop that reaches it in this number of links.
-        seen |= behind
-        layers.append(steps)
-        layer = list(behind)
-    return _towards(layers, last)
+                    hops.append(Hop(link, *there))
+        # Only now, so that a pair keeps every hop that reaches it in this number of links.
+        layer, passed = list({(hop.node, hop.state): None for hops in steps.values() for hop in hops}), passed + 1
+        seen.update(layer)
 
 
-def _towards(
-    layers: Sequence[Mapping[tuple[int, int], Sequence[Hop]]], last: tuple[int, int]
-) -> Sequence[Mapping[tuple[int, int], Sequence[Hop]]]:
+def _towards(layers: Sequence[_Layer], last: tuple[int, int]) -> Sequence[_Layer]:
     """Return the layers with those steps alone that lie on a shortest way to `last`."""
     wanted, kept = {last}, []
     for layer in reversed(layers):
@@ -168,7 +147,7 @@ def _towards(
     return kept[::-1]
 
 
-def _smallest(start: tuple[int, int], layers: Sequence[Mapping[tuple[int, int], Sequence[Hop]]]) -> tuple[Hop, ...]:
+def _smallest(start: tuple[int, int], layers: Sequence[_Layer]) -> tuple[Hop, ...]:
     """Return the walk that takes, step by step, the first neighbour by name: what was passed follows from the names."""
     walk, node = [], start
     for layer in layers:

@@ -18,6 +18,7 @@ from typing import Any
 from jigsaw_opt.arguments import typed
 from jigsaw_opt.documents.readers.times import moment_us
 from jigsaw_opt.errors import UsageError, malformed, out_of_range, unsupported
+from jigsaw_opt.problem.calendar import Calendar
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.workload import LARGEST, TraceJob, Workload
@@ -333,22 +334,11 @@ def past_answers(
 def _moments(waits: Iterable[tuple[int, int]], at_us: int, count: int, random: Random) -> list[int]:
     """Draw moments at which jobs waited, all alike, and return them in order."""
     first_us = at_us - PAST_DAYS * 86_400_000_000
-    spans = _unions((max(submit_us, first_us), start_us) for submit_us, start_us in waits)
-    ends = list(accumulate(end_us - start_us for start_us, end_us in spans))
+    waited = Calendar(busy=((max(submit_us, first_us), start_us) for submit_us, start_us in waits))
+    ends = list(accumulate(end_us - start_us for start_us, end_us in zip(waited.starts, waited.ends, strict=True)))
     found = []
     for _ in range(count if ends else 0):
         within_us = random.randrange(ends[-1])
         k = bisect_right(ends, within_us)
-        found.append(spans[k][1] - (ends[k] - within_us))
+        found.append(waited.ends[k] - (ends[k] - within_us))
     return sorted(found)
-
-
-def _unions(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the times that any of some spans covers, in order."""
-    found: list[tuple[int, int]] = []
-    for start_us, end_us in sorted(span for span in spans if span[0] < span[1]):
-        if found and start_us <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], end_us)
-        else:
-            found.append((start_us, end_us))
-    return found

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 from jigsaw_opt.scheduling.performance.protocol import RAW
 from jigsaw_opt.simulation.engine.outages import down_gpu_us
@@ -17,6 +17,19 @@ from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.text import agreeing, counted, printable
 
 _HOUR_US = 3_600_000_000
+
+
+class MeasureName(NamedTuple):
+    """A measure as people read it; its unit is ``h``, ``ms``, ``share`` or nothing."""
+
+    name: str
+    unit: str
+    meaning: str
+
+
+def _told(name: str, unit: str, meaning: str) -> Any:
+    """Return a field without a default, with what people read of it."""
+    return field(metadata={"told": MeasureName(name, unit, meaning)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,42 +57,60 @@ class SimulationSummary:
     cluster's.
     """
 
-    jobs: int
-    unfinished: int
-    mean_completion_h: float | None
-    median_completion_h: float | None
-    p95_completion_h: float | None
-    p99_completion_h: float | None
-    weighted_completion_h: float | None
-    mean_waiting_h: float | None
-    median_waiting_h: float | None
-    p99_waiting_h: float | None
-    longest_waiting_h: float | None
-    longest_waiting_gpus: int | None
-    makespan_h: float
-    gpu_hours: float
-    mean_gpu_hours: float
-    utilisation: float
-    cluster_efficiency: float
-    worst_fairness: float | None
-    unfair_share: float | None
-    restarts: int
-    mean_restarts: float
-    rounds: int
-    median_policy_ms: float | None
-    p95_policy_ms: float | None
-    foreground_jobs: int
-    mean_foreground_slowdown: float | None
-    worst_foreground_slowdown: float | None
-    mean_foreground_completion_h: float | None
-    mean_background_completion_h: float | None
-    background_gpu_hours: float | None
-    failure_stops: int
-    lost_gpu_hours: float
-    down_gpu_hours: float
-    idle_gpu_hours: float
-    useful_gpu_hours: float
-    availability: float
+    jobs: int = _told("jobs", "", "submitted in all")
+    unfinished: int = _told("jobs unfinished", "", "submitted and not ended")
+    mean_completion_h: float | None = _told("completion, mean", "h", "from submission to end, over jobs that ended")
+    median_completion_h: float | None = _told(
+        "completion, median", "h", "half of the jobs that ended took at most this"
+    )
+    p95_completion_h: float | None = _told("completion, 95 %", "h", "95 % of the jobs that ended took at most this")
+    p99_completion_h: float | None = _told("completion, 99 %", "h", "99 % of the jobs that ended took at most this")
+    weighted_completion_h: float | None = _told("completion, weighted", "h", "the mean with the jobs' weights")
+    mean_waiting_h: float | None = _told(
+        "waiting, mean", "h", "from submission to the first start, over jobs that started"
+    )
+    median_waiting_h: float | None = _told("waiting, median", "h", "of jobs that started")
+    p99_waiting_h: float | None = _told("waiting, 99 %", "h", "99 % of the jobs that started waited at most this")
+    longest_waiting_h: float | None = _told(
+        "waiting, longest", "h", "without GPUs, up to the end of the job or the simulation"
+    )
+    longest_waiting_gpus: int | None = _told("GPUs of who waits longest", "", "asked for by that job")
+    makespan_h: float = _told("makespan", "h", "from the first submission to the end")
+    gpu_hours: float = _told("GPU time held", "h", "over all GPUs and jobs")
+    mean_gpu_hours: float = _told("GPU time a job", "h", "held, over all submitted jobs")
+    utilisation: float = _told("utilisation", "share", "GPU time held of all that the cluster has until the end")
+    cluster_efficiency: float = _told(
+        "cluster efficiency", "share", "work done, in GPU time that it takes alone with whole backward passes, of all"
+    )
+    worst_fairness: float | None = _told(
+        "worst fairness", "", "greatest time of a job by that on a fair share of the cluster; above 1 is unfair"
+    )
+    unfair_share: float | None = _told("unfair jobs", "share", "that took longer than on a fair share of the cluster")
+    restarts: int = _told(
+        "restarts", "", "starts of jobs on other GPUs or after a wait; the first start of a job is none"
+    )
+    mean_restarts: float = _told("restarts a job", "", "restarts over all submitted jobs")
+    rounds: int = _told("rounds", "", "how often the policy was asked")
+    median_policy_ms: float | None = _told("policy, median", "ms", "CPU time of the policy in a round")
+    p95_policy_ms: float | None = _told("policy, 95 %", "ms", "95 % of the rounds took at most this CPU time")
+    foreground_jobs: int = _told("foreground jobs", "", "submitted in the foreground")
+    mean_foreground_slowdown: float | None = _told("foreground slow-down, mean", "", "of foreground jobs that ended")
+    worst_foreground_slowdown: float | None = _told("foreground slow-down, worst", "", "of foreground jobs that ended")
+    mean_foreground_completion_h: float | None = _told("foreground completion", "h", "mean from submission to end")
+    mean_background_completion_h: float | None = _told("background completion", "h", "mean from submission to end")
+    background_gpu_hours: float | None = _told(
+        "background work", "h", "in GPU time that it takes alone with whole backward passes"
+    )
+    failure_stops: int = _told("stops by failures", "", "how often failures stopped a job")
+    lost_gpu_hours: float = _told("GPU time lost", "h", "held since the last checkpoint before a failure, or idle")
+    down_gpu_hours: float = _told("GPU time down", "h", "of GPUs that had failed")
+    idle_gpu_hours: float = _told("GPU time idle", "h", "up, and held by nobody")
+    useful_gpu_hours: float = _told("GPU time useful", "h", "held and not lost")
+    availability: float = _told("availability", "share", "GPU time up of all that the cluster has")
+
+
+MEASURES: Mapping[str, MeasureName] = {one.name: one.metadata["told"] for one in fields(SimulationSummary)}
+"""By the name of the field in `SimulationSummary`; each is defined in docs/simulation.md."""
 
 
 def with_efficiency(name: str, efficiency: str, raw_models: Sequence[str], key: str = "") -> str:

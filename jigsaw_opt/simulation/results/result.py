@@ -220,7 +220,7 @@ _REQUIRED = ("name", "submit_s", "start_s", "finish_s", "held_s", "alone_s", "re
 
 @dataclass(frozen=True, slots=True)
 class JobTime:
-    """The time of a job that ended, in microseconds.
+    """The time of a job up to its end or that of the simulation, in microseconds.
 
     `queued_us`: microseconds from its submission to its first start. `paused_us`: in which it held none between its
     first start and its end. `alone_us`: in which all of its work is done alone on the GPUs that it asks for.
@@ -240,9 +240,26 @@ class JobTime:
         return self.queued_us + self.running_us + self.paused_us
 
     @property
+    def waiting_us(self) -> int:
+        """All time without GPUs."""
+        return self.queued_us + self.paused_us
+
+    @property
     def slower_us(self) -> int:
         """By how much it ran longer than alone on its GPUs; below 0 where it had more or faster ones."""
         return self.running_us - self.alone_us
+
+
+def times_of(setting: Setting, outcome: SimulationOutcome) -> list[JobTime]:
+    """Return the times of each job of a simulation, in the order of the records."""
+    held, found = outcome.held_us(), list[JobTime]()
+    for record in outcome.jobs:
+        job, ran_us = setting.workload.jobs[record.index], held[record.index]
+        end_us = outcome.end_us if record.finish_us is None else record.finish_us
+        start_us = end_us if record.start_us is None else record.start_us
+        times = start_us - job.submit_us, ran_us, end_us - start_us - ran_us
+        found.append(JobTime(job.name, *times, record.alone_us, record.restarts))
+    return found
 
 
 def job_times(folder: Path, job: str | None = None) -> list[JobTime]:

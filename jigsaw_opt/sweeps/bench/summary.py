@@ -136,11 +136,6 @@ def summary(rows: Sequence[Row]) -> list[Cell]:
     return [_cell(key, members, best, races) for key, members in cells.items()]
 
 
-def profiles(rows: Iterable[Row]) -> dict[str, list[float]]:
-    """Return the certified gaps of all rows of a solver and time limit, ascending, by a name for the pair."""
-    return {name: sorted(map(certified_gap, members)) for name, members in by_line(rows).items()}
-
-
 def by_line(rows: Iterable[Row]) -> dict[str, list[Row]]:
     """Return the rows of a solver and time limit, by a name for the pair."""
     return grouped(rows, lambda row: line_name(row["solver"], row["time_limit"]))
