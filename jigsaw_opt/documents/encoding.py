@@ -80,16 +80,8 @@ def encode_plan(plan: Plan) -> bytes:
 
 
 def _head(form: str, plan: Plan, more: Json) -> str:
-    head: Json = {
-        "format": form,
-        "instance": plan.instance,
-        "instance_sha256": plan.instance_sha256,
-        "status": plan.status,
-        "objective": plan.objective,
-        "bound": plan.bound,
-        **more,
-        "solver": dict(plan.solver),
-    }
+    names = ("instance", "instance_sha256", "status", "objective", "bound")
+    head = {"format": form, **{name: getattr(plan, name) for name in names}, **more, "solver": dict(plan.solver)}
     return "".join(f"  {json_text(key)}: {json_text(value)},\n" for key, value in head.items())
 
 

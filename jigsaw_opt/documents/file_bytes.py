@@ -107,9 +107,8 @@ def _inflated(data: bytes, source: str, most: int) -> bytes:
     except (OSError, EOFError, zlib.error) as error:
         raise wrong_input(source, f"cannot be unpacked: {error}", code="unreadable") from error
     if len(found) > most:
-        raise wrong_input(
-            source, f"too large: it unpacks to more than {most} bytes", "unpack it with gunzip", code="too-large"
-        )
+        told = f"too large: it unpacks to more than {most} bytes"
+        raise wrong_input(source, told, "unpack it with gunzip", code="too-large")
     return found
 
 
@@ -192,15 +191,13 @@ def make_folder(folder: Path, files: Iterable[str], inputs: Iterable[str | os.Pa
     Temporary files that killed processes left there are removed.
     """
     if folder == Path("-"):
-        raise UsageError(
-            "'-' is standard output, and this goes to a folder: name one", code="unwritable", path="output"
-        )
+        told = "'-' is standard output, and this goes to a folder: name one"
+        raise UsageError(told, code="unwritable", path="output")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
-        raise UsageError(
-            f"cannot make the folder {folder}: {reason_of(error)}", code="unwritable", path=str(folder)
-        ) from error
+        told = f"cannot make the folder {folder}: {reason_of(error)}"
+        raise UsageError(told, code="unwritable", path=str(folder)) from error
     remove_abandoned(folder)
     inputs = tuple(inputs)
     for name in files:

@@ -23,7 +23,6 @@ from jigsaw_opt.problem.rules.report import Report, quoted
 from jigsaw_opt.problem.rules.structure import structure
 
 if TYPE_CHECKING:
-    from jigsaw_opt.problem.measured.layers import LayerGraph
     from jigsaw_opt.problem.measured.replay import Replay
 
 Json = dict[str, Any]
@@ -55,9 +54,8 @@ def read_layers(data: bytes | str, source: str = "$", gpu_type: str | None = Non
             return layers_of_model(decode_model(data, source), gpu_type, source)
         graph = read_layer_graph(data, source=source) if form == "pipedream" else decode_layers(data, source)
     if gpu_type is not None and graph.gpu_type not in (None, gpu_type):
-        raise UsageError(
-            f"{source} has times of {quoted(str(graph.gpu_type))}, not of {quoted(gpu_type)}", code="mismatch"
-        )
+        told = f"{source} has times of {quoted(str(graph.gpu_type))}, not of {quoted(gpu_type)}"
+        raise UsageError(told, code="mismatch")
     return graph
 
 
@@ -86,27 +84,17 @@ def layers_of_model(model: Model, gpu_type: str | None, source: str = "the model
     """
     known = ", ".join(map(quoted, model.gpu_types)) or "none"
     if gpu_type is None and len(model.gpu_types) != 1:
-        raise UsageError(
-            f"{source} has times of several types of GPU: choose one of {known} with --gpu-type",
-            code="ambiguous",
-            path="gpu_type",
-        )
+        told = f"{source} has times of several types of GPU: choose one of {known} with --gpu-type"
+        raise UsageError(told, code="ambiguous", path="gpu_type")
     chosen = model.gpu_types[0] if gpu_type is None else gpu_type
     if chosen not in model.gpu_types:
-        raise UsageError(
-            f"{source} has no times of {quoted(chosen)}, but of {known}", code="unknown-name", path="gpu_type"
-        )
-    layers = tuple(
-        MeasuredLayer(
-            segment.name,
-            segment.forward_us[chosen],
-            segment.backward_us[chosen],
-            segment.parameter_bytes,
-            segment.activation_bytes,
-        )
-        for segment in model.segments
-    )
-    return LayerGraph(layers, chain_edges(len(layers)), None, model.state_factor, chosen)
+        told = f"{source} has no times of {quoted(chosen)}, but of {known}"
+        raise UsageError(told, code="unknown-name", path="gpu_type")
+    layers = []
+    for segment in model.segments:
+        times_us = segment.forward_us[chosen], segment.backward_us[chosen]
+        layers.append(MeasuredLayer(segment.name, *times_us, segment.parameter_bytes, segment.activation_bytes))
+    return LayerGraph(tuple(layers), chain_edges(len(layers)), None, model.state_factor, chosen)
 
 
 Document = TypeVar("Document")

@@ -102,18 +102,13 @@ def _text(data: bytes | str, source: str, report: Report, top: str) -> str | Non
         return None
     start = text[:1000].lstrip(" \t\r\n")
     if text.startswith("\ufeff"):
-        report.add(
-            source, "starts with a byte order mark", "save it as UTF-8 without a byte order mark", code="not-text"
-        )
+        told = "save it as UTF-8 without a byte order mark"
+        report.add(source, "starts with a byte order mark", told, code="not-text")
     elif not text or text.isspace():
         report.add(source, "empty; an object is expected", code="not-json")
     elif start and start[0] != top:  # a large file of something else would take long to parse
-        report.add(
-            source,
-            f"not a JSON object: it starts with {quoted(start[:10])}",
-            _YAML if _KEY.match(start) else "",
-            code="not-json",
-        )
+        told = f"not a JSON object: it starts with {quoted(start[:10])}"
+        report.add(source, told, _YAML if _KEY.match(start) else "", code="not-json")
     else:
         # One character may make all of a text four times as large; escaped it says the same.
         return text if text.isascii() else _escaped(text)
@@ -147,7 +142,6 @@ def _is_too_dense(text: str, size: int, source: str, report: Report) -> bool:
     if tree <= MEMORY_FOR_ANY or tree + size + sys.getsizeof(text) <= MOST_MEMORY_A_BYTE * size:
         return False
     values = lists + objects + strings + numbers
-    report.add(
-        source, f"about {values} values in {size} bytes, far more than a document of this size has", code="too-large"
-    )
+    told = f"about {values} values in {size} bytes, far more than a document of this size has"
+    report.add(source, told, code="too-large")
     return True

@@ -245,7 +245,6 @@ def depth_class(rule: str) -> type[Depth]:
         return _BUILT_IN[rule]
     found = load(GROUP, "depth rule", rule)
     if not (isinstance(found, type) and issubclass(found, DepthPlugin) and found.rule == rule):
-        raise UsageError(
-            f"the entry point {rule!r} of {GROUP} names no depth rule {rule!r}", code="mismatch", path="depth"
-        )
+        told = f"the entry point {rule!r} of {GROUP} names no depth rule {rule!r}"
+        raise UsageError(told, code="mismatch", path="depth")
     return found

@@ -178,9 +178,8 @@ class Phase:
         if self.period_us is None and self.repeats != 1:
             raise UsageError("a phase without a period takes place once", code="contradiction")
         if not self.is_counted and self.start_us != 0:
-            raise UsageError(
-                "a phase that begins later than at 0 has a period and a number of repetitions", code="missing-field"
-            )
+            told = "a phase that begins later than at 0 has a period and a number of repetitions"
+            raise UsageError(told, code="missing-field")
 
     @property
     def data_parallel_jobs(self) -> tuple[JobPlan, ...]:
@@ -196,9 +195,8 @@ class Phase:
     def cycle_us(self) -> int:
         """The period of a phase that has one, in microseconds."""
         if self.period_us is None:
-            raise UsageError(
-                "the plan lists all iterations; only phases that have a period are taken here", code="unsupported"
-            )
+            told = "the plan lists all iterations; only phases that have a period are taken here"
+            raise UsageError(told, code="unsupported")
         return self.period_us
 
     @property
@@ -310,11 +308,8 @@ class Plan:
     @property
     def _only(self) -> Phase:
         if self.is_phased:
-            raise UsageError(
-                f"the plan of {self.instance!r} repeats phases; only plans that list all iterations are taken here",
-                "jigsaw solve --solver search makes one",
-                code="unsupported",
-            )
+            told = f"the plan of {self.instance!r} repeats phases; only plans that list all iterations are taken here"
+            raise UsageError(told, "jigsaw solve --solver search makes one", code="unsupported")
         return self.groups[0].phases[0]
 
     @property
@@ -351,9 +346,8 @@ class Plan:
         found = self._only.data_parallel_jobs
         if len(found) < len(self.jobs):
             name = next(job.name for job in self.jobs if job not in found)
-            raise UsageError(
-                f"job {name!r} of the plan has a task graph; only data-parallel jobs are taken here", code="unsupported"
-            )
+            told = f"job {name!r} of the plan has a task graph; only data-parallel jobs are taken here"
+            raise UsageError(told, code="unsupported")
         return found
 
     def with_jobs(self, jobs: tuple[JobPlan | TaskGraphJobPlan, ...]) -> Plan:

@@ -152,31 +152,24 @@ class TraceJob:
 
 
 _DEFAULTS: Mapping[str, object] = {one.name: one.default for one in fields(TraceJob)}
-_RANGES: Mapping[str, tuple[int, int]] = {
+_OTHER_RANGES: Mapping[str, tuple[int, int]] = {
     "submit_us": (0, LARGEST),
     "gpus": (1, MOST_GPUS),
-    "iterations": (1, LARGEST),
-    "min_gpus": (0, MOST_GPUS),
-    "max_gpus": (0, MOST_GPUS),
-    "weight": (1, LARGEST),
-    "batch_size": (1, LARGEST),
-    "time_limit_us": (1, LARGEST),
-    "start_us": (-LARGEST, LARGEST),
-    "end_us": (-LARGEST, LARGEST),
+    **dict.fromkeys(("min_gpus", "max_gpus"), (0, MOST_GPUS)),
+    **dict.fromkeys(("start_us", "end_us"), (-LARGEST, LARGEST)),
     "priority": (0, LARGEST),
-    "array_limit": (1, LARGEST),
+}
+_RANGES: Mapping[str, tuple[int, int]] = {
+    one.name: _OTHER_RANGES.get(one.name, (1, LARGEST)) for one in fields(TraceJob) if one.type in ("int", "int | None")
 }
 """The least and the greatest of the whole numbers of a job."""
-_STATED_TEXTS = ("user", "account", "queue", "qos", "ran_on", "array", "held_by")
 STATED_LISTS = ("gpu_types", "after", "nodes")
 """Fields of a job that a trace may state as several names."""
 _IF_NONE = {"gpu_types": "any type", "after": "no job", "nodes": "that they are not known"}
-STATED = (
-    *("time_limit_us", "start_us", "end_us", "user", "account", "queue", "qos", "priority"),
-    *("gpu_types", "ran_on", "preemptible", "after", "array", "array_limit", "nodes", "held_by"),
-)
+_MAY_BE_NONE = tuple(name for name, default in _DEFAULTS.items() if default is None)
+STATED = tuple(name for name in _MAY_BE_NONE if name not in ("iterations", "batch_size"))
 """Fields of a job that a trace may state beyond its work; each is None where it does not."""
-_MAY_BE_NONE = frozenset({"iterations", "batch_size", *STATED})
+_TEXTS = tuple(one.name for one in fields(TraceJob) if one.type in ("str", "str | None"))
 
 
 def job_problems(job: TraceJob) -> Iterator[Problem]:
@@ -184,7 +177,7 @@ def job_problems(job: TraceJob) -> Iterator[Problem]:
 
     Types are exact: a truth value is no integer, and neither is ``2.0``.
     """
-    for name in ("name", "model", *_STATED_TEXTS):
+    for name in _TEXTS:
         if getattr(job, name) is None and name in _MAY_BE_NONE:
             continue
         if not is_name(getattr(job, name)):

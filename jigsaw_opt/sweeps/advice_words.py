@@ -217,11 +217,7 @@ def advice_document(advisor: Advisor, advice: Advice) -> dict[str, Any]:
         "calibration": calibration(advisor, advice) or None,
         "headline": headline(advice),
         "who_loses": who_loses(advice),
-        "measure": advice.measure,
-        "today": advice.today,
-        "best": advice.best,
-        "runs": advice.runs,
-        "finished": advice.finished,
+        **{name: getattr(advice, name) for name in ("measure", "today", "best", "runs", "finished")},
         "policies": [
             {
                 "policy": policy.policy,

@@ -72,8 +72,5 @@ class RayEngine:
         nodes: Any = ray.nodes
         most = max((node["Resources"].get("CPU", 0) for node in nodes() if node["Alive"]), default=0)
         if most < self.cores:
-            raise UsageError(
-                f"a task takes {self.cores} cores, but no node of the Ray cluster has more than {most:g}",
-                code="does-not-fit",
-                path="cores",
-            )
+            told = f"a task takes {self.cores} cores, but no node of the Ray cluster has more than {most:g}"
+            raise UsageError(told, code="does-not-fit", path="cores")

@@ -59,9 +59,8 @@ def require_own(folder: Path) -> None:
     """Refuse a folder with tables that no sweep made, such as those of a simulation."""
     table = next((name for name in TABLES if exists(folder / name)), None)
     if table is not None and not exists(folder / ROWS):
-        raise UsageError(
-            f"{folder} holds the {table} of another run; take another folder", code="mismatch", path=str(folder)
-        )
+        told = f"{folder} holds the {table} of another run; take another folder"
+        raise UsageError(told, code="mismatch", path=str(folder))
 
 
 def sweep_into(

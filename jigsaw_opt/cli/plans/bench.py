@@ -129,9 +129,8 @@ def _compare(arguments: argparse.Namespace, problems: Problems, gate: Gate | Non
 
     rows: Rows = ()
     if arguments.against is None:
-        raise missing_option(
-            "instance", "nothing to solve: name instances, or older runs to compare with (--against DIR|FILE)"
-        )
+        wrong = "nothing to solve: name instances, or older runs to compare with (--against DIR|FILE)"
+        raise missing_option("instance", wrong)
     with problems.of("-o"):
         rows = [*read_rows(rows_path(arguments.output), is_row, note).values()]
     problems.tell()

@@ -73,9 +73,8 @@ def _objective(text: str) -> str:
     from jigsaw_opt.problem.instance import Objective
 
     if text not in get_args(Objective):
-        raise UsageError(
-            f"no objective {text!r}; {nearest(text, get_args(Objective))}", code="unknown-value", path="--objective"
-        )
+        told = f"no objective {text!r}; {nearest(text, get_args(Objective))}"
+        raise UsageError(told, code="unknown-value", path="--objective")
     return text
 
 
@@ -203,19 +202,8 @@ class Gate:
         """Print what was judged: a table, and what limits it."""
         if self.judged is None:
             return
-        heads = (
-            "solver",
-            "measure",
-            "instances",
-            "better",
-            "worse",
-            "ratio",
-            "95 % interval",
-            "p",
-            "p, Holm",
-            "verdict",
-        )
-        print_table(heads, map(_cells, self.judged.changes), heads[2:9])
+        figures = ("instances", "better", "worse", "ratio", "95 % interval", "p", "p, Holm")
+        print_table(("solver", "measure", *figures, "verdict"), map(_cells, self.judged.changes), figures)
         if self.judged.unpaired:
             note(f"{self.judged.unpaired} runs have no older one of the same task in {self.folder}")
         if self.judged.too_few:

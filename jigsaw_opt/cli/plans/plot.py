@@ -67,11 +67,8 @@ def _form(output: Path | None) -> str:
     ending = output.suffix.lower() if output else ""
     if ending not in _FORMS:
         known = ", ".join(filter(None, _FORMS))
-        raise UsageError(
-            f"{output}: no format has the ending {ending!r}; known are {known}, others take --to",
-            code="unknown-format",
-            path="-o",
-        )
+        told = f"{output}: no format has the ending {ending!r}; known are {known}, others take --to"
+        raise UsageError(told, code="unknown-format", path="-o")
     return _FORMS[ending]
 
 

@@ -316,16 +316,9 @@ def _print(instance: Instance, result: Result, arguments: argparse.Namespace) ->
     if result.status == "unknown" and result.stopped_by in ("time", "completed"):
         note(_no_plan(result, arguments))
     gap = None if result.gap is None else f"{100 * result.gap:.2f} %"
-    row = (
-        result.objective,
-        result.bound,
-        gap,
-        result.status,
-        result.stopped_by,
-        result.solver,
-        f"{result.seconds:.2f} s",
-    )
-    print_table(("objective", "bound", "gap", "status", "stopped by", "solver", "time"), [row])
+    how = result.status, result.stopped_by, result.solver, f"{result.seconds:.2f} s"
+    headers = ("objective", "bound", "gap", "status", "stopped by", "solver", "time")
+    print_table(headers, [(result.objective, result.bound, gap, *how)])
 
 
 def _no_plan(result: Result, arguments: argparse.Namespace) -> str:

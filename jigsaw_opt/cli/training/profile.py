@@ -153,9 +153,8 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.cuts is not None and (arguments.processes > 1 or ":" not in (arguments.model or "")):
         raise not_together("--cuts", "--cuts is for a model of your own, in one process")
     if arguments.model is None and (arguments.all_reduce is None or arguments.output):
-        raise missing_option(
-            "model", "nothing to measure: name a model, or --all-reduce N; only a model can be written"
-        )
+        told = "nothing to measure: name a model, or --all-reduce N; only a model can be written"
+        raise missing_option("model", told)
     if arguments.to == "layers" and arguments.output is None:
         raise missing_option("-o", "--to layers is what -o writes: give -o FILE")
     gpu_type = arguments.gpu_type

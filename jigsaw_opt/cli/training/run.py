@@ -143,19 +143,9 @@ def _print_summary(replay: Replay) -> None:
     if replay.baseline is not None:
         rows.append((replay.baseline.policy, replay.baseline.summary))
     name = replay.summary.objective
-    headers = (
-        "",
-        f"{name} predicted us",
-        "measured us",
-        "error",
-        "block error",
-        "p90",
-        "bias",
-        "transfer error us",
-        "busy predicted",
-        "busy",
-    )
-    print_table(headers, [(row, *_cells(summary)) for row, summary in rows], headers[1:])
+    errors = ("error", "block error", "p90", "bias", "transfer error us")
+    figures = (f"{name} predicted us", "measured us", *errors, "busy predicted", "busy")
+    print_table(("", *figures), [(row, *_cells(summary)) for row, summary in rows], figures)
     for row, summary in rows:
         if summary.measured_us is None:
             print(f"\n{row}: the run was too short to measure its {name}; --iterations makes it longer")
@@ -165,9 +155,8 @@ def _print_summary(replay: Replay) -> None:
             (kind, summary.count, summary.planned_us, summary.measured_us, _percent(summary.error))
             for kind, summary in replay.kinds.items()
         ]
-        print_table(
-            ("", "measured", "planned us", "took us", "error"), kinds, ("measured", "planned us", "took us", "error")
-        )
+        told = ("measured", "planned us", "took us", "error")
+        print_table(("", *told), kinds, told)
     _print_gpus(replay.gpus)
     if replay.building_us and not replay.machine.get("dry"):
         print(f"\nBuilding workers between jobs took {replay.building_us} us, which no other time has in it.")
@@ -250,6 +239,7 @@ def _phases_as_json(replay: Replay) -> dict[str, Any]:
 
 
 def _phase_as_json(phase: MeasuredPhase) -> dict[str, Any]:
+    times = ("predicted_end_us", "measured_begin_us", "measured_end_us", "seam_us")
     return {
         "group": phase.group,
         "phase": phase.number,
@@ -257,10 +247,7 @@ def _phase_as_json(phase: MeasuredPhase) -> dict[str, Any]:
         "repeats": phase.repeats,
         "repeated": phase.repeated,
         "period": phase.summary and {**asdict(phase.summary), "error": phase.summary.error},
-        "predicted_end_us": phase.predicted_end_us,
-        "measured_begin_us": phase.measured_begin_us,
-        "measured_end_us": phase.measured_end_us,
-        "seam_us": phase.seam_us,
+        **{name: getattr(phase, name) for name in times},
         "restarts": [asdict(restart) for restart in phase.restarts],
     }
 

@@ -59,9 +59,8 @@ def _of_type(table: Any, gpu: str, report: Report) -> dict[GavelJobType, dict[Ga
 def _of_kind(rates: Any, where: tuple[str, str], report: Report) -> dict[GavelJobType | None, tuple[float, ...]]:
     place = (("$", where[0]), where[1])
     if not isinstance(rates, dict) or "null" not in rates:
-        report.add(
-            place, 'the throughputs of a kind of job are an object with "null", its throughput alone', code="wrong-type"
-        )
+        told = 'the throughputs of a kind of job are an object with "null", its throughput alone'
+        report.add(place, told, code="wrong-type")
         return {}
     found: dict[GavelJobType | None, tuple[float, ...]] = {}
     for key, value in rates.items():
@@ -70,11 +69,8 @@ def _of_kind(rates: Any, where: tuple[str, str], report: Report) -> dict[GavelJo
         if len(numbers) == (1 if key == "null" else 2) and all(map(_is_rate, numbers)):
             found[other] = tuple(map(float, numbers))
         else:
-            report.add(
-                (place, key),
-                f"expected 0 or a number from {_LEAST:g} to {_MOST:g}, for a pair a list of two",
-                code="out-of-range",
-            )
+            told = f"expected 0 or a number from {_LEAST:g} to {_MOST:g}, for a pair a list of two"
+            report.add((place, key), told, code="out-of-range")
     return found
 
 

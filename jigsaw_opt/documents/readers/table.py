@@ -105,12 +105,8 @@ class JobTable:
         self._rename(names or {})
         for name in required:
             if name not in self._header:
-                self.lines.add(
-                    1,
-                    f"no column {name!r}",
-                    f"the columns are {', '.join(self._header) or 'none'}",
-                    code="missing-field",
-                )
+                told = f"the columns are {', '.join(self._header) or 'none'}"
+                self.lines.add(1, f"no column {name!r}", told, code="missing-field")
         for name in sorted(name for name, times in Counter(self._header).items() if times > 1 and name):
             self.lines.add(1, f"two columns are called {name!r}", code="duplicate-field")
 
@@ -346,9 +342,8 @@ class Row:
         found = moment_us(text) if text else None
         if found is None:
             if text:
-                self.add(
-                    f"{column} is a date and time as 2026-01-31 08:30, not {text[:_LONGEST_QUOTE]!r}", code="malformed"
-                )
+                told = f"{column} is a date and time as 2026-01-31 08:30, not {text[:_LONGEST_QUOTE]!r}"
+                self.add(told, code="malformed")
             return 0
         problem = self._zone.problem(found.zoned, f"line {self.number}")
         if problem:
@@ -367,10 +362,8 @@ class Row:
             self.add(f"{column} is {error}", code="out-of-range")
             return least
         if value < least:
-            self.add(
-                f"{column} is {'negative' if number < 0 else 'too small'}: {number if shown is None else shown}",
-                code="out-of-range",
-            )
+            told = f"{column} is {'negative' if number < 0 else 'too small'}: {number if shown is None else shown}"
+            self.add(told, code="out-of-range")
             return least
         return value
 

@@ -291,15 +291,11 @@ def read_trace(
     columns of our own format, ``csv``; see `decode_workload`.
     """
     if name not in READERS:
-        raise UsageError(
-            f"no format {name!r} of traces; {nearest(name, sorted(READERS))}", code="unknown-value", path="workload"
-        )
+        told = f"no format {name!r} of traces; {nearest(name, sorted(READERS))}"
+        raise UsageError(told, code="unknown-value", path="workload")
     reader, given = READERS[name], (columns,) if columns else ()
     if given and name != "csv":
-        raise UsageError(
-            f"names of columns are for workloads in our own format, and {readable(source)} is {name!r}",
-            code="unsupported",
-            path="columns",
-        )
+        told = f"names of columns are for workloads in our own format, and {readable(source)} is {name!r}"
+        raise UsageError(told, code="unsupported", path="columns")
     text = unpacked(data, source) if isinstance(data, bytes) else data
     return reader.read(text, source, accept, *given)

@@ -63,11 +63,8 @@ def _refuse_other_unit(own: str, theirs: str) -> None:
     ending = theirs.lower().rpartition("_")[2] if "_" in theirs else ""
     stated = _SPELT.get(ending, ending)
     if own in _TIMES and stated in _UNITS and stated != unit:
-        raise UsageError(
-            f"column {theirs!r} is named for another unit than {own!r}; {what}_{stated}={theirs} takes it",
-            code="contradiction",
-            path="columns",
-        )
+        told = f"column {theirs!r} is named for another unit than {own!r}; {what}_{stated}={theirs} takes it"
+        raise UsageError(told, code="contradiction", path="columns")
 
 
 def decode_workload(
@@ -105,9 +102,8 @@ def _only(table: JobTable, what: str, names: Iterable[str]) -> str | None:
     if not found:
         _lacks(table, f"no column with the time of {what}", names, "submit_s", f" (or {_DATED}=X for dates and times)")
     elif len(found) > 1:
-        table.lines.add(
-            1, f"{len(found)} columns with the time of {what}", f"one of {', '.join(names)}", code="ambiguous"
-        )
+        told = f"{len(found)} columns with the time of {what}"
+        table.lines.add(1, told, f"one of {', '.join(names)}", code="ambiguous")
     return found[0] if found else None
 
 
@@ -120,9 +116,8 @@ def _stated_columns(table: JobTable, submit: str, read: Collection[str]) -> dict
         for name in (what, *in_units):
             if name in read and (name not in wanted or f"{what}_us" in found):
                 beside = found.get(f"{what}_us", submit)
-                table.lines.add(
-                    1, f"column {name!r} beside {beside!r}", f"one of {', '.join(wanted)}", code="not-together"
-                )
+                told = f"column {name!r} beside {beside!r}"
+                table.lines.add(1, told, f"one of {', '.join(wanted)}", code="not-together")
             elif name in read:
                 found[f"{what}_us"] = name
     return found

@@ -308,11 +308,8 @@ def _rule(job: Job, deepest: int, efficiency: Efficiency | None) -> LevelRule:
         rule = job.depth.limits(job.workers, deepest, job.iterations)
     if isinstance(job.depth, DepthPlugin) and not rule.fits(job.workers, deepest):
         asked = f"{job.workers} workers and {deepest} levels: {rule}"
-        raise UsageError(
-            f"depth rule {job.depth.rule!r} gives no limits that levels can keep, for {asked}",
-            code="failed",
-            path="depth",
-        )
+        told = f"depth rule {job.depth.rule!r} gives no limits that levels can keep, for {asked}"
+        raise UsageError(told, code="failed", path="depth")
     if isinstance(job.depth, FreeDepth) and job.depth.min_progress is not None and efficiency is not None:
         return _with_progress(rule, job, Fraction(job.depth.min_progress), efficiency)
     return rule

@@ -205,9 +205,8 @@ class Replay:
         """
         found = self.phases[0].summary
         if self.counts_repeats or found is None:
-            raise UsageError(
-                "the plan repeats phases, each of which has a summary and a timeline: .phases", code="unsupported"
-            )
+            told = "the plan repeats phases, each of which has a summary and a timeline: .phases"
+            raise UsageError(told, code="unsupported")
         return found
 
     @property

@@ -86,9 +86,8 @@ def _check_exchange(job: Json, place: Place, report: Report) -> None:
 def _check_horizon(tree: Json, jobs: list[Any], place: Place, report: Report) -> None:
     horizon, objective = tree.get("horizon", "finite"), tree.get("objective")
     if horizon == "finite" and objective == "period":
-        report.add(
-            ("$", "objective"), '"period" is for the horizon "cyclic"', 'set "horizon": "cyclic"', code="contradiction"
-        )
+        told = '"period" is for the horizon "cyclic"'
+        report.add(("$", "objective"), told, 'set "horizon": "cyclic"', code="contradiction")
     for other, keys in _OF_HORIZON.items() if horizon in ("finite", "cyclic") else ():
         for index, job in enumerate(jobs):
             for key in keys if isinstance(job, dict) and other != horizon else ():
@@ -97,17 +96,10 @@ def _check_horizon(tree: Json, jobs: list[Any], place: Place, report: Report) ->
     if horizon != "cyclic":
         return
     if objective in ("makespan", "weighted_completion"):
-        report.add(
-            ("$", "objective"),
-            f'{quoted(objective)} is for the horizon "finite"',
-            'set "objective": "period"',
-            code="contradiction",
-        )
+        told = f'{quoted(objective)} is for the horizon "finite"'
+        report.add(("$", "objective"), told, 'set "objective": "period"', code="contradiction")
     for index, job in enumerate(jobs):
         release = job.get("release_us", 0) if isinstance(job, dict) else 0
         if type(release) is int and release > 0:
-            report.add(
-                ((place, index), "release_us"),
-                f'must be 0 with the horizon "cyclic"; is {release}',
-                code="contradiction",
-            )
+            told = f'must be 0 with the horizon "cyclic"; is {release}'
+            report.add(((place, index), "release_us"), told, code="contradiction")

@@ -31,11 +31,8 @@ def _check_cuts(model: Json, segments: int, place: Place, report: Report) -> Non
         return
     depth = len(levels) or segments
     if len(cuts) != depth - 1:
-        report.add(
-            (place, "cuts"),
-            f"must have {depth - 1} items, one fewer than the model has levels; has {len(cuts)}",
-            code="wrong-count",
-        )
+        told = f"must have {depth - 1} items, one fewer than the model has levels; has {len(cuts)}"
+        report.add((place, "cuts"), told, code="wrong-count")
     for index, name in enumerate(cuts):
         if name in cuts[:index]:
             report.add(((place, "cuts"), index), f"duplicate name {quoted(str(name))}", code="duplicate-name")
@@ -62,9 +59,8 @@ def _check_levels(levels: Any, segments: int, place: Place, report: Report) -> N
         if high <= low:
             report.add((place, index), f"levels must rise strictly; {high} follows {low}", code="wrong-order")
     if levels[-1] != segments:
-        report.add(
-            place, f"the last level must be {segments}, the number of segments; is {levels[-1]}", code="mismatch"
-        )
+        told = f"the last level must be {segments}, the number of segments; is {levels[-1]}"
+        report.add(place, told, code="mismatch")
 
 
 def _check_times(segments: list[Any], place: Place, report: Report) -> None:
@@ -73,9 +69,8 @@ def _check_times(segments: list[Any], place: Place, report: Report) -> None:
     forward = tables[::2]
     for gpu_type in tables[0]:
         if all(gpu_type in table for table in tables) and all(table[gpu_type] == 0 for table in forward):
-            report.add(
-                place, f"the forward times on {quoted(gpu_type)} add up to 0; at least 1 is needed", code="out-of-range"
-            )
+            told = f"the forward times on {quoted(gpu_type)} add up to 0; at least 1 is needed"
+            report.add(place, told, code="out-of-range")
 
 
 def check_layers(tree: dict[str, Any], place: Place, report: Report) -> None:
@@ -104,9 +99,8 @@ def _check_layer_times(layer: Any, place: Place, report: Report) -> Any:
             report.add((place, f"{key}_range_us"), told, code="contradiction")
     whole, part = layer.get("backward_us"), layer.get("weight_us")
     if type(whole) is int and type(part) is int and part > whole:
-        report.add(
-            (place, "weight_us"), f"must be at most backward_us, which is {whole}; is {part}", code="out-of-range"
-        )
+        wrong = f"must be at most backward_us, which is {whole}; is {part}"
+        report.add((place, "weight_us"), wrong, code="out-of-range")
     return layer.get("forward_us")
 
 
@@ -121,11 +115,8 @@ def _check_edges(edges: list[Any], layers: int, place: Place, report: Report) ->
         tail, head = ends
         for side, end in enumerate(ends):
             if end >= layers:
-                report.add(
-                    ((place, at), side),
-                    f"no layer has the number {end}; there are {layers}, from 0",
-                    code="unknown-name",
-                )
+                told = f"no layer has the number {end}; there are {layers}, from 0"
+                report.add(((place, at), side), told, code="unknown-name")
         if tail in before.setdefault(head, set()):
             report.add((place, at), f"duplicate edge from {tail} to {head}", code="duplicate-name")
         before[head].add(tail)

@@ -171,21 +171,15 @@ def _check_sites(holds: list[Any], sites: dict[str, tuple[str, ...]], place: Pla
             if "slot" in hold:
                 report.add((where, "slot"), "is left out where both blocks have one slot", code="contradiction")
             elif sites[ends[0]] != sites[ends[1]]:
-                report.add(
-                    where,
-                    f"blocks {quoted(ends[0])} and {quoted(ends[1])} are on different slots",
-                    code="contradiction",
-                )
+                told = f"blocks {quoted(ends[0])} and {quoted(ends[1])} are on different slots"
+                report.add(where, told, code="contradiction")
         elif "slot" not in hold:
             report.add(where, 'missing key "slot", for one of its blocks has several slots', code="missing-field")
         elif isinstance(given, str):
             for end in dict.fromkeys(ends):
                 if given not in sites[end]:
-                    report.add(
-                        (where, "slot"),
-                        f"block {quoted(end)} does not take part in slot {quoted(given)}",
-                        code="mismatch",
-                    )
+                    told = f"block {quoted(end)} does not take part in slot {quoted(given)}"
+                    report.add((where, "slot"), told, code="mismatch")
 
 
 def _objects(items: list[Any]) -> Iterator[tuple[int, Json]]:

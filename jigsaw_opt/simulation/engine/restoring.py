@@ -75,9 +75,8 @@ def _check_numbers(tree: Plain, place: Place, report: Report) -> None:
         message = "with the jobs that ended these are not the first of the workload, each once"
         report.add((place, "active"), message, code="contradiction")
     if len(tree["lives"]) != len(active):
-        report.add(
-            (place, "lives"), f"must be {len(active)}, one an active job; are {len(tree['lives'])}", code="wrong-count"
-        )
+        told = f"must be {len(active)}, one an active job; are {len(tree['lives'])}"
+        report.add((place, "lives"), told, code="wrong-count")
     running = _jobs(tree["running"])
     if not _once(running, active):
         report.add((place, "running"), "not every job is active, or one is there twice", code="contradiction")
@@ -88,9 +87,8 @@ def _check_numbers(tree: Plain, place: Place, report: Report) -> None:
     waiting = set(active) - set(running)
     for key, where in (("arrived", waiting), ("ended", ended), ("stopped", waiting)):
         if not _once(tree["trigger"][key], where):
-            report.add(
-                ((place, "trigger"), key), f"not every job has {key}, or one is there twice", code="contradiction"
-            )
+            told = f"not every job has {key}, or one is there twice"
+            report.add(((place, "trigger"), key), told, code="contradiction")
 
 
 def _jobs(trees: Iterable[Plain]) -> list[int]:

@@ -16,37 +16,12 @@ from jigsaw_opt.problem.rules.structure import structure
 from jigsaw_opt.sweeps.folder import SweepKind
 from jigsaw_opt.sweeps.record import is_number
 
-COLUMNS = (
-    "instance",
-    "set",
-    "horizon",
-    "objective_kind",
-    "gpus",
-    "workers",
-    "solver",
-    "seed",
-    "time_limit",
-    "work_limit",
-    "gap_limit",
-    "threads",
-    "status",
-    "stopped_by",
-    "objective",
-    "bound",
-    "gap",
-    "bound_reason",
-    "seconds",
-    "seconds_to_objective",
-    "primal_dual_integral",
-    "cpu_seconds",
-    "peak_rss_mib",
-    "host",
-    "host_cores",
-    "hardware",
-    "versions",
-    "instance_sha256",
-    "error",
-)
+_OF_INSTANCE = ("instance", "set", "horizon", "objective_kind", "gpus", "workers")
+_OF_TASK = ("solver", "seed", "time_limit", "work_limit", "gap_limit", "threads")
+_FOUND = ("status", "stopped_by", "objective", "bound", "gap", "bound_reason")
+_COST = ("seconds", "seconds_to_objective", "primal_dual_integral", "cpu_seconds", "peak_rss_mib")
+_WITH = ("host", "host_cores", "hardware", "versions")
+COLUMNS = (*_OF_INSTANCE, *_OF_TASK, *_FOUND, *_COST, *_WITH, "instance_sha256", "error")
 """Columns in their order; the trajectory is only in the JSON lines."""
 Row = Mapping[str, Any]
 T = TypeVar("T")

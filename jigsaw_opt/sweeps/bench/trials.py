@@ -65,17 +65,10 @@ def _outcome(result: Result, limit: float | None) -> dict[str, Any]:
     return {
         "status": str(result.status),
         "stopped_by": str(result.stopped_by),
-        "objective": result.objective,
-        "bound": result.bound,
-        "bound_reason": result.bound_reason,
-        "gap": result.gap,
+        **{name: getattr(result, name) for name in ("objective", "bound", "bound_reason", "gap")},
         "seconds_to_objective": _seconds_to(result),
         "primal_dual_integral": round(result.primal_dual_integral(limit), 6),
-        "versions": {
-            "python": platform.python_version(),
-            "jigsaw-opt": __version__,
-            **dict(result.versions),
-        },
+        "versions": {"python": platform.python_version(), "jigsaw-opt": __version__, **dict(result.versions)},
         "trajectory": [list(event) for event in result.trajectory],
     }
 

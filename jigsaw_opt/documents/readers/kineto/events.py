@@ -146,9 +146,8 @@ def read_trace_events(data: bytes | str, source: str, tell: Tell) -> Trace:
         processes = dict.fromkeys(one.thread[0] for one in found if one.category == OP)
         if len(processes) > 1:
             names = ", ".join(map(quoted, processes))
-            report.add(
-                root, f"there are operations of {len(processes)} processes, {names}", _ONE_PROCESS, code="ambiguous"
-            )
+            wrong = f"there are operations of {len(processes)} processes, {names}"
+            report.add(root, wrong, _ONE_PROCESS, code="ambiguous")
 
     parsed_foreign(unpacked(data, source) if isinstance(data, bytes) else data, source, read, tell)
     # Of spans that start together the longest comes first, for it holds the others.
@@ -194,9 +193,8 @@ def _check_device(events: Sequence[Any], root: str, report: Report) -> None:
             lost[kind] += 1
     if lost:
         told = ", ".join(f"{number} of {quoted(kind)}" for kind, number in lost.items())
-        report.add(
-            root, f"no event says what the device did, beside events that it worked: {told}", _LOST, code="empty"
-        )
+        wrong = f"no event says what the device did, beside events that it worked: {told}"
+        report.add(root, wrong, _LOST, code="empty")
 
 
 def _replace_controls(span: TraceSpan) -> bool:

@@ -189,9 +189,8 @@ def _check_spans(
 ) -> None:
     """Note spans of which it cannot be told what belongs to which layer, and layers that cannot be named."""
     for (outer, inner), span in crossed_layers(trace, patterns).items():
-        report.add(
-            span.place, f"{quoted(inner)} begins within {quoted(outer)} and ends after it", _NEST, code="wrong-order"
-        )
+        told = f"{quoted(inner)} begins within {quoted(outer)} and ends after it"
+        report.add(span.place, told, _NEST, code="wrong-order")
     if unnamed := next((span for span, name in chosen.items() if not name), None):
         report.add((unnamed.place, "name"), "is empty, so that it names no layer", _HINT, code="empty")
     names = set(chosen.values())
@@ -304,9 +303,8 @@ def _sizes(
     sizes = {name: left.pop(name) if name in left else found_in(name) for name in names}
     for name, size in sizes.items():
         if not 0 <= size <= _MOST_SIZE:
-            report.add(
-                source, f"layer {quoted(name)} has {what} of 0 to {_MOST_SIZE} bytes, not {size}", code="out-of-range"
-            )
+            told = f"layer {quoted(name)} has {what} of 0 to {_MOST_SIZE} bytes, not {size}"
+            report.add(source, told, code="out-of-range")
     for name in left:
         report.add(source, f"{what} of a layer {quoted(name)}, which there is not", code="unknown-name")
     return sizes

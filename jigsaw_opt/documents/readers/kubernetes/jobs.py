@@ -158,9 +158,8 @@ def tell_shares(tally: Tally, needs: Iterable[PodNeeds]) -> None:
     """Tell each kind of share that a job asks for, once a job."""
     needs = tuple(needs)
     for share in sorted({share for need in needs for share in need.shares}):
-        tally.remark(
-            f"jobs with {share[:_LONGEST_NAME]}, a share of a GPU: a container with shares alone counts as one GPU"
-        )
+        told = f"jobs with {share[:_LONGEST_NAME]}, a share of a GPU: a container with shares alone counts as one GPU"
+        tally.remark(told)
     for share in sorted({share for need in needs for share in need.beside}):
         tally.remark(f"jobs with {share[:_LONGEST_NAME]}, a share of a GPU, beside a number of GPUs, which counts")
 

@@ -119,11 +119,8 @@ def read_kueue(data: bytes | str, source: str = "kueue.json") -> KueueQueues:
 def _check(top: Tree, queues: Mapping[str, QuotaNode], cohorts: Mapping[str, QuotaNode]) -> None:
     """Note what is wrong with all of them together."""
     if not queues and not top.report.problems:
-        top.add(
-            "has no ClusterQueue",
-            "kubectl get clusterqueues,cohorts,localqueues,resourceflavors -A -o json",
-            code="empty",
-        )
+        told = "kubectl get clusterqueues,cohorts,localqueues,resourceflavors -A -o json"
+        top.add("has no ClusterQueue", told, code="empty")
     for name in within_themselves({name: node.parent for name, node in cohorts.items()}):
         top.add(f"cohort {name!r} is part of itself", code="cycle")
     for name, node in queues.items():

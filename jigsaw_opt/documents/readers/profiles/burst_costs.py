@@ -118,9 +118,8 @@ def _check(tree: dict[str, Any], report: Report) -> None:
     for at, layer in enumerate(tree["layers"]):
         place = (("$", "layers"), at)
         if layer["id"] != at:
-            report.add(
-                (place, "id"), f"layers are a chain and stand in its order: {at} is expected", code="wrong-order"
-            )
+            told = f"layers are a chain and stand in its order: {at} is expected"
+            report.add((place, "id"), told, code="wrong-order")
         _check_options(layer["configs"], tree["gpus"], (place, "configs"), report)
         _check_transfers(layer, rows, place, report)
         rows = len(layer["configs"])
@@ -141,11 +140,9 @@ def _check_transfers(layer: dict[str, Any], rows: int, place: Place, report: Rep
     """Require a row an option of the layer before, a column an own one, and nothing for the first layer."""
     found, columns = layer.get("xfer_us", []), len(layer["configs"])
     if len(found) != rows:
-        report.add(
-            (place, "xfer_us"), f"{len(found)} rows, and the layer before has {rows} configs", code="wrong-count"
-        )
+        told = f"{len(found)} rows, and the layer before has {rows} configs"
+        report.add((place, "xfer_us"), told, code="wrong-count")
     for at, row in enumerate(found):
         if len(row) != columns:
-            report.add(
-                ((place, "xfer_us"), at), f"{len(row)} values, and the layer has {columns} configs", code="wrong-count"
-            )
+            told = f"{len(row)} values, and the layer has {columns} configs"
+            report.add(((place, "xfer_us"), at), told, code="wrong-count")

@@ -205,12 +205,8 @@ def read_deeppool_layers(data: bytes | str, batch: int, *, source: str = "layers
     chosen = [run for run in runs if int(run[0][1]["batch"]) == batch]
     if not lines.problems and len(chosen) != 1:
         known = ", ".join(str(size) for size in sorted({int(run[0][1]["batch"]) for run in runs})) or "none"
-        lines.add(
-            None,
-            f"{len(chosen)} runs of batch size {batch}; exactly one is needed",
-            f"batch sizes here: {known}",
-            code="wrong-count",
-        )
+        told = f"{len(chosen)} runs of batch size {batch}; exactly one is needed"
+        lines.add(None, told, f"batch sizes here: {known}", code="wrong-count")
     if runs and chosen == runs[-1:] and (cut := _unended(lines)):
         lines.add(cut, f"the run of batch size {batch} has no line SUM, as others have: it is cut off", code="damaged")
     place = count()
@@ -275,11 +271,8 @@ def _runs(lines: Lines) -> list[Run]:
             runs.append([])
         elif match := _LINE.fullmatch(line):
             if runs[-1] and match["batch"] != runs[-1][0][1]["batch"]:
-                lines.add(
-                    number,
-                    f"batch size {match['batch']} in a run of batch size {runs[-1][0][1]['batch']}",
-                    code="mismatch",
-                )
+                told = f"batch size {match['batch']} in a run of batch size {runs[-1][0][1]['batch']}"
+                lines.add(number, told, code="mismatch")
             runs[-1].append((number, match))
         else:
             lines.add(number, "no layer with its three times", "see docs/documents.md for the format", code="malformed")

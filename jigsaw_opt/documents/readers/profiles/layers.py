@@ -41,13 +41,8 @@ def _merged(groups: Sequence[Group], most: int) -> list[Group]:
 
 def _segment(group: Group, gpu_type: str) -> Segment:
     whole = one_layer(group)
-    return Segment(
-        name=whole.name,
-        forward_us={gpu_type: whole.forward_us},
-        backward_us={gpu_type: whole.backward_us},
-        parameter_bytes=whole.parameter_bytes,
-        activation_bytes=whole.activation_bytes,
-    )
+    times_us = {gpu_type: whole.forward_us}, {gpu_type: whole.backward_us}
+    return Segment(whole.name, *times_us, whole.parameter_bytes, whole.activation_bytes)
 
 
 def one_layer(group: Sequence[MeasuredLayer]) -> MeasuredLayer:

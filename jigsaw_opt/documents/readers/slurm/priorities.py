@@ -92,9 +92,8 @@ def read_slurm_conf(data: bytes | str, source: str = "slurm.conf") -> SlurmConf:
         else:
             parameters[key.lower()] = "" if value == _NULL else value
     if not partitions and not any(name.startswith("priority") for name in parameters):
-        lines.add(
-            None, "states no Priority... parameter and no PartitionName", "it is slurm.conf of a cluster", code="empty"
-        )
+        told = "states no Priority... parameter and no PartitionName"
+        lines.add(None, told, "it is slurm.conf of a cluster", code="empty")
     lines.raise_if_any()
     return SlurmConf(parameters, partitions, includes)
 
