@@ -317,8 +317,8 @@ def _print(instance: Instance, result: Result, arguments: argparse.Namespace) ->
         note(_no_plan(result, arguments))
     gap = None if result.gap is None else f"{100 * result.gap:.2f} %"
     how = result.status, result.stopped_by, result.solver, f"{result.seconds:.2f} s"
-    headers = ("objective", "bound", "gap", "status", "stopped by", "solver", "time")
-    print_table(headers, [(result.objective, result.bound, gap, *how)])
+    figures = ("objective", "bound", "gap", "status", "stopped by", "solver", "time")
+    print_table(figures, [(result.objective, result.bound, gap, *how)])
 
 
 def _no_plan(result: Result, arguments: argparse.Namespace) -> str:
