@@ -18,7 +18,7 @@ CODE = {
     "planning": (6_375, "partition, pipelines, burst, fill, shifts and objective over progress, each with its bound"),
     "problem": (3_903, "what there is: clusters, models, jobs, plans, workloads and their exact costs"),
     "routing": (360, "routes round failures, and what they deliver"),
-    "scheduling": (6_765, "policies and their placement, performance models, the live scheduler"),
+    "scheduling": (6_715, "policies and their placement, performance models, the live scheduler"),
     "serving": (2_087, "the HTTP service over a live scheduler, what it keeps, its page, and a client of Slurm"),
     "simulation": (3_166, "inputs, engine, prediction and results"),
     "solvers": (20_950, "bounds, generators, searches, exact engines, explanations, sessions: the largest"),

@@ -210,11 +210,12 @@ class Observation:
     """An observation by a policy that is asked: what has happened, and nothing of what is still to come.
 
     `jobs`: the active jobs by number, in order of submission. `shares`: what runs up to now, without the jobs that have
-    ended. `arrived, ended`: numbers of the jobs submitted and ended since the policy was last asked. `stopped`: jobs
-    that failures have stopped since then; they wait, and have done what they had saved. Among both are the `adopted`:
-    whoever runs the cluster has started them, elsewhere than the policy decided. `down`: GPUs that
-    are down now: no share may have one. What runs has none. `dead`: numbers of the links that are down now: a share is
-    on servers that the others join (`ClusterSetting.part_of`). What runs is.
+    ended. `arrived, ended`: numbers of the jobs submitted and ended since the policy was last asked. `unfinished`:
+    those of the ended that were cancelled, or that are kept from the policy, so that nobody knows how long they take.
+    `stopped`: jobs that failures have stopped since then; they wait, and have done what they had saved. Among the
+    arrived and stopped are the `adopted`: whoever runs the cluster has started them, elsewhere than the policy decided.
+    `down`: GPUs that are down now: no share may have one. What runs has none. `dead`: numbers of the links that are
+    down now: a share is on servers that the others join (`ClusterSetting.part_of`). What runs is.
     """
 
     now_us: int
@@ -225,6 +226,7 @@ class Observation:
     stopped: tuple[int, ...] = field(default=())
     down: frozenset[int] = field(default=frozenset())
     dead: frozenset[int] = field(default=frozenset())
+    unfinished: tuple[int, ...] = field(default=())
 
     @property
     def adopted(self) -> tuple[int, ...]:

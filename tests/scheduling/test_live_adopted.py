@@ -217,3 +217,46 @@ def test_a_policy_that_has_forgotten_all_is_told_of_what_runs(caplog: pytest.Log
     change = live.step(6)
     assert not change.failure and not change.stops and [start.to.job for start in change.starts] == ["c"]
     assert before.keys() == {"a", "b"} and before.items() <= runs(live).items()
+
+
+OTHERS = ("fifo", "las", "srtf", "priority", "sjf_bco", "backfill:estimates=recent", "separate")
+WHOLE = ("s0/0", "s0/1", "s0/2", "s0/3")
+
+
+@pytest.mark.parametrize("policy", ["jigsaw:depth=free", *OTHERS])
+def test_jobs_that_share_gpus_in_truth_are_taken_over_and_go_on(policy: str) -> None:
+    live = made_of(policy, 1)
+    for name in "ab":
+        assert live.handle(JobRunning(5, job(name, 4), WHOLE, 0)) == ()
+    assert len(live.state()["shares"]) == 1 and runs(live) == {"a": WHOLE, "b": WHOLE}
+    change, again = live.step(5), made_of(policy, 1)
+    assert not (change.failure or change.starts or change.stops or any(move.restarts for move in change.moves))
+    again.restore(in_json(live.state()))
+    for one in (live, again):
+        one.handle(JobSubmitted(5, job("c", 4)))
+    change = live.step(5)
+    assert not change.failure and again.step(5) == change
+    if policy in OTHERS:  # a policy that has no jobs share GPUs leaves them alone until one ends
+        assert runs(live) == {"a": WHOLE, "b": WHOLE} and live.state()["jobs"][0]["held"]
+    live.handle(JobFinished(6, "a"))
+    assert not live.step(6).failure and not live.state()["jobs"][0]["held"]
+
+
+@pytest.mark.parametrize("policy", OTHERS)
+def test_jobs_that_share_gpus_outlive_a_policy_that_shares_none(policy: str) -> None:
+    live, other = made_of("jigsaw:depth=free", 1), made_of(policy, 1)
+    for name in "abc":
+        live.handle(JobSubmitted(0, job(name, 4)))
+    assert len(live.step(0).starts) == 2
+    lost = other.restore(in_json(live.state()))
+    assert not [one for one in lost if "waits" in one]
+    other.handle(JobProgressed(5, "a", 1.0))
+    change = other.step(5)
+    assert not change.failure and not change.stops and runs(other) == runs(live)
+
+
+def test_a_job_shares_gpus_only_where_its_speed_there_is_known() -> None:
+    live = LiveScheduler(star("v"), "fifo", round_us=0)
+    live.handle(JobRunning(5, job("a", 4), WHOLE, 0))
+    with misuse("contradiction $.gpus", naming=["alone"]):
+        live.handle(JobRunning(5, job("b", 4), WHOLE, 0))

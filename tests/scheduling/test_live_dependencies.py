@@ -78,6 +78,13 @@ def test_a_job_of_a_name_that_comes_again_does_not_make_others_wait_anew() -> No
     assert starts(live, JobFinished(1, "b")) == ["a"]
 
 
+def test_a_prediction_does_not_wait_for_a_later_job_of_the_same_name() -> None:
+    live = fed(job("x", 8), job("a"), job("b", after=("a",)))
+    assert starts(live) == ["x"]
+    assert starts(live, JobCancelled(0, "a"), job("a")) == []
+    assert live.when("b").starts_us == live.when("a").starts_us != ()
+
+
 def test_what_there_is_not_is_not_waited_for_and_told() -> None:
     live = fed(job("a"))
     told = live.handle(job("b", after=("a", "x")))

@@ -10,6 +10,7 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling import (
     GpuBack,
     GpuFailed,
+    JobCancelled,
     JobFinished,
     JobHeld,
     JobProgressed,
@@ -40,7 +41,8 @@ def made(*sizes: int, policy: str = "fifo", servers: int = 2) -> LiveScheduler:
 
 def told(live: LiveScheduler, now_us: int) -> tuple[list[str], list[str]]:
     """The jobs that the next step stops and starts; it moves none. A copy of the scheduler decides the same."""
-    again = LiveScheduler(star(*"v" * len(live.cluster.servers)), live._policy.name, models=MODELS, round_us=0)
+    policy = ":".join([live._policy.name, *(f"{key}={value}" for key, value in live._options.items())])
+    again = LiveScheduler(star(*"v" * len(live.cluster.servers)), policy, models=MODELS, round_us=0)
     again.restore(in_json(live.state()))
     change = live.step(now_us)
     assert not change.failure and not change.moves and again.step(now_us) == change
@@ -120,7 +122,7 @@ def test_a_hold_that_is_taken_back_before_the_next_step_changes_nothing() -> Non
         live.step(0)
         live.handle(JobHeld(1, "b"))
         live.handle(JobReleased(1, "b"))
-        assert live.state()["news"] == {"arrived": [], "ended": [], "stopped": [1]}
+        assert live.state()["news"] == {"arrived": [], "ended": [], "stopped": [1], "unfinished": []}
         assert not live.step(1).failure
         live.handle(JobFinished(2, "a"))
         assert [start.to.job for start in live.step(2).starts] == ["b"]
@@ -182,6 +184,17 @@ def test_a_job_across_a_cordoned_server_keeps_its_other_gpus_until_it_ends() -> 
     assert told(live, 3) == ([], ["a"])
     live.handle(ServerBack(4, "s0"))
     assert told(live, 4) == ([], ["wide"])
+
+
+def test_only_a_job_that_ends_by_itself_tells_how_long_jobs_last() -> None:
+    live = made(2, 2, 2, 2, policy="backfill:estimates=recent")
+    live.handle(ServerCordoned(10, "s0"))
+    live.handle(JobCancelled(20, "c"))
+    live.handle(JobSubmitted(20, TraceJob("e", 0, "small", 8, 10)))
+    assert told(live, 20) == (["c"], []) and live.state()["policy"]["lengths"] == []
+    live.handle(JobFinished(30, "d"))
+    assert in_json(live.state())["news"]["ended"] == [3]
+    assert told(live, 30) == ([], []) and live.state()["policy"]["lengths"] == [{"user": "", "last": [30]}]
 
 
 def test_a_cordoned_server_that_is_drained_is_emptied() -> None:

@@ -9,36 +9,12 @@ from typing import Any, NamedTuple
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.depth import FullDepth
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.problem.workload import LARGEST
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.dependencies import ArrayPlaces, numbers_by_name
-from jigsaw_opt.scheduling.live.events import (
-    ClusterEvent,
-    GpuBack,
-    GpuFailed,
-    JobCancelled,
-    JobFinished,
-    JobFrozen,
-    JobHeld,
-    JobProgressed,
-    JobReleased,
-    JobRequeued,
-    JobRunning,
-    JobSubmitted,
-    JobThawed,
-    LinkDown,
-    LinkUp,
-    PolicyBack,
-    PriorityChanged,
-    QuotaChanged,
-    ServerAdded,
-    ServerBack,
-    ServerCordoned,
-    ServerDrained,
-    ServerLost,
-    StartFailed,
-)
+from jigsaw_opt.scheduling.live import events
 from jigsaw_opt.scheduling.live.job import LiveJob, News
 from jigsaw_opt.scheduling.live.plan_change import JobAssignment
 from jigsaw_opt.scheduling.live.start_prediction import ClusterQueue
@@ -65,18 +41,20 @@ class CountedProgress(NamedTuple):
 class ClusterState:
     """The state of a cluster between events.
 
-    `setting`: what policies know of the cluster, which only grows at its end. `now_us`: the time of the last event or
-    step. `jobs`: active jobs by number, in order of submission. `lost, drained, cordoned, failed, dead`: numbers of
-    servers that are lost, drained or cordoned, of GPUs that have failed, and of links that are down. `news`: what the
-    policy has not been told. `asked, wake_us`: whether the policy is to be asked, or else from when on. `told`: what
-    each job by name runs on, as far as steps have told. `cancelled`: what jobs by name run on that were cancelled since
-    the last step. Another job may have the name by now. `reasons`: why jobs have lost their GPUs since then, beside the
-    policy, by name. `quotas`: the most GPUs that jobs of a queue may ask for before others of it wait. `moves_us`: when
-    the policy has stopped or moved jobs that ran, in the last hour. `failed_steps`: how many steps in a row were late
+    `setting`: what policies know of the cluster, which only grows at its end. `policy_shares`: whether the chosen
+    policy has jobs share GPUs. `now_us`: the time of the last event or step. `jobs`: active jobs by number, in
+    order of submission. `lost, drained, cordoned, failed, dead`: numbers of servers that are lost, drained or
+    cordoned, of GPUs that have failed, and of links that are down. `news`: what the policy has not been told.
+    `asked, wake_us`: whether the policy is to be asked, or else from when on. `told`: what each job by name runs
+    on, as far as steps have told. `cancelled`: what jobs by name run on that were cancelled since the last step.
+    Another job may have the name by now. `reasons`: why jobs have lost their GPUs since then, beside the policy, by
+    name. `quotas`: the most GPUs that jobs of a queue may ask for before others of it wait. `moves_us`: when the
+    policy has stopped or moved jobs that ran, in the last hour. `failed_steps`: how many steps in a row were late
     or failed. `fallen`: whether ``fifo`` decides in place of the policy.
     """
 
-    def __init__(self, setting: PolicySetting) -> None:
+    def __init__(self, setting: PolicySetting, policy_shares: bool) -> None:
+        self.setting, self.policy_shares = setting, policy_shares
         self.now_us = 0
         self.jobs: dict[int, LiveJob] = {}
         self.numbers: dict[str, int] = {}
@@ -93,12 +71,11 @@ class ClusterState:
         self.told: dict[str, JobAssignment] = {}
         self.cancelled: dict[str, JobAssignment] = {}
         self.reasons: dict[str, str] = {}
-        self.added: list[ServerAdded] = []
+        self.added: list[events.ServerAdded] = []
         self.quotas: dict[str, int] = {}
         self.moves_us: list[int] = []
         self.failed_steps = 0
         self.fallen = False
-        self.setting = setting
 
     @property
     def down(self) -> frozenset[int]:
@@ -135,8 +112,8 @@ class ClusterState:
         """Return what a policy would see now; what it sees does not change while it decides."""
         jobs = {index: replace(job.active) for index, job in self.jobs.items() if not job.held}
         shares = tuple(share for share in self.shares if share.jobs[0] in jobs)
-        arrived, ended, stopped = map(tuple, (self.news.arrived, self.news.ended, self.news.stopped))
-        return Observation(self.now_us, jobs, shares, arrived, ended, stopped, self.closed, frozenset(self.dead))
+        news = {each.name: tuple(getattr(self.news, each.name)) for each in fields(self.news)}
+        return Observation(self.now_us, jobs, shares, **news, down=self.closed, dead=frozenset(self.dead))
 
     def advance(self, now_us: int) -> CountedProgress:
         """Count progress and service up to now."""
@@ -165,33 +142,33 @@ class ClusterState:
 
     # Events -------------------------------------------------------------------------------------------------
 
-    def handle(self, event: ClusterEvent) -> None:
+    def handle(self, event: events.ClusterEvent) -> None:
         """Take in an event that `check_event` has found right; the cluster of an added server is set up before."""
         self.advance(event.time_us)
         _HANDLERS[type(event)](self, event)
-        if isinstance(event, ServerAdded | ServerBack | GpuBack | LinkUp):  # the policy may not fail again
-            self.take_up()
+        if isinstance(event, events.ServerAdded | events.ServerBack | events.GpuBack | events.LinkUp):
+            self.take_up()  # the policy may not fail again
         self.keep_apart()
         self._admit()
-        self.asked |= not isinstance(event, JobProgressed | LinkDown | LinkUp) or bool(self.news.stopped)
+        self.asked |= bool(self.news.stopped) or not isinstance(event, events.JobProgressed | events.OfLink)
 
     def take_up(self) -> None:
         """Have the policy asked again about the jobs that are put aside."""
         for job in self.jobs.values():
             job.take_up()
 
-    def _submit(self, event: JobSubmitted | JobRunning, submit_us: int | None = None) -> None:
+    def _submit(self, event: events.JobSubmitted | events.JobRunning, submit_us: int | None = None) -> None:
         submit_us = max(event.time_us, event.job.submit_us) if submit_us is None else submit_us
         job, index = replace(event.job, submit_us=submit_us), self.next_job
         work = self.setting.performance.work(job)
         own = LiveJob(JobState(index, job, work), queue=event.queue, held=True)
-        if isinstance(event, JobSubmitted):  # one that runs has waited for others
+        if isinstance(event, events.JobSubmitted):  # one that runs has waited for others
             named = self.numbers_by_name()
             own.waits_for = sorted({k for name in job.after or () for k in named.get(name, ())})
         self.jobs[index], self.numbers[job.name] = own, index
         self.next_job += 1
 
-    def _run(self, event: JobRunning) -> None:
+    def _run(self, event: events.JobRunning) -> None:
         """Have a job run where it does in truth; the policy is told that it has been started."""
         name = event.job.name
         if name not in self.numbers:
@@ -205,22 +182,34 @@ class ClusterState:
                 active.run_us += missed_us
                 active.gpu_us += missed_us * len(gpus)
             self._take_off(job)
-            active.share = Share((active.index,), gpus)
+            share = self.joined(active.index, gpus)
+            self.shares = (*(one for one in self.shares if one.gpus != gpus), share)
             active.starts += 1
-            job.forget_speed()
-            self.shares = (*self.shares, active.share)
             job.take_up()
-            if job.held:
-                job.held = False
-                self.news.arrive(active.index)
-            self.news.stop(active.index)
+            for one in map(self.jobs.__getitem__, share.jobs):
+                one.active.share = share
+                one.forget_speed()
+                if one.held:
+                    one.held = False
+                    self.news.arrive(one.active.index)
+                self.news.stop(one.active.index)
             self.reasons.pop(name, None)
         assert active.share is not None
-        self.told[name] = self._assignment(active.share, active.index)
+        found = (self._assignment(active.share, index) for index in active.share.jobs)
+        self.told |= {assignment.job: assignment for assignment in found}
         if event.iterations is not None:
             self._report(job, event.iterations)
 
-    def _progress(self, event: JobProgressed) -> None:
+    def joined(self, index: int, gpus: tuple[int, ...]) -> Share:
+        """Return the share of a job that runs on GPUs: at full depth, and with the jobs that have just these GPUs."""
+        for share in self.shares:
+            if share.gpus == gpus:
+                rest = share.without(index) if index in share.jobs else share
+                depths = (*rest.depths, FullDepth()) if rest.depths else ()
+                return replace(rest, jobs=(*rest.jobs, index), depths=depths)
+        return Share((index,), gpus)
+
+    def _progress(self, event: events.JobProgressed) -> None:
         self._report(self._job(event.job), event.iterations)
 
     def _report(self, job: LiveJob, iterations: float) -> None:
@@ -238,19 +227,19 @@ class ClusterState:
             partner.forget_speed()
         job.leave()
 
-    def _leave(self, event: JobFinished | JobCancelled) -> None:
+    def _leave(self, event: events.JobFinished | events.JobCancelled) -> None:
         job = self._job(event.job)
         index = job.active.index
         self._take_off(job)
         del self.jobs[index], self.numbers[event.job]
         if not job.held:
-            self.news.end(index)
+            self.news.end(index, isinstance(event, events.JobFinished))
         told = self.told.pop(event.job, None)
         self.reasons.pop(event.job, None)
-        if told is not None and isinstance(event, JobCancelled):
+        if told is not None and isinstance(event, events.JobCancelled):
             self.cancelled[event.job] = told
 
-    def _requeue(self, event: StartFailed | JobRequeued) -> None:
+    def _requeue(self, event: events.StartFailed | events.JobRequeued) -> None:
         """Have a job wait that does not run in truth; no stop of it is told."""
         job = self._job(event.job)
         if job.active.share is not None:
@@ -259,31 +248,31 @@ class ClusterState:
             if not job.held:
                 self.news.stop(job.active.index)
         self.told.pop(event.job, None)
-        if isinstance(event, JobRequeued):
+        if isinstance(event, events.JobRequeued):
             job.active.done = job.reported
             return
         why = f": {event.reason}" if event.reason else ""
         self.reasons[event.job] = f"its start failed{why}"
         for gpu in event.gpus:
-            self._change_gpu(GpuFailed(event.time_us, gpu))
+            self._change_gpu(events.GpuFailed(event.time_us, gpu))
         job.failed_starts += not event.gpus
         if job.failed_starts >= _MOST_FAILED_STARTS:
             job.aside = f"its start failed {job.failed_starts} times{why}"
             self._keep_from_policy(job)
 
-    def _hold(self, event: JobHeld | JobReleased) -> None:
-        self._job(event.job).on_hold = isinstance(event, JobHeld)
+    def _hold(self, event: events.JobHeld | events.JobReleased) -> None:
+        self._job(event.job).on_hold = isinstance(event, events.JobHeld)
 
-    def _freeze(self, event: JobFrozen | JobThawed) -> None:
+    def _freeze(self, event: events.JobFrozen | events.JobThawed) -> None:
         job = self._job(event.job)
-        job.frozen, job.stays_until_us = isinstance(event, JobFrozen), 0
+        job.frozen, job.stays_until_us = isinstance(event, events.JobFrozen), 0
 
-    def _prioritise(self, event: PriorityChanged) -> None:
+    def _prioritise(self, event: events.PriorityChanged) -> None:
         job = self._job(event.job)
         job.take_up()
         job.active.job = replace(job.active.job, weight=event.weight, foreground=event.foreground)
 
-    def _limit(self, event: QuotaChanged) -> None:
+    def _limit(self, event: events.QuotaChanged) -> None:
         if event.gpus is None:
             self.quotas.pop(event.queue, None)
         else:
@@ -293,11 +282,14 @@ class ClusterState:
         """Return whether no policy is to decide on a job.
 
         It waits and is on hold; or it runs on a cordoned server, or stays where it is, or shares GPUs with one that
-        stays.
+        stays, or shares any although the policy has no jobs share them.
         """
         if job.active.share is None:
             return job.on_hold
-        if any(self.jobs[index].stays_until_us > self.now_us for index in job.active.share.jobs):
+        together = job.active.share.jobs
+        if any(self.jobs[index].stays_until_us > self.now_us for index in together):
+            return True
+        if len(together) > 1 and (self.fallen or not self.policy_shares):
             return True
         servers = {self.setting.server_of[gpu] for gpu in job.active.gpus} if self.cordoned else ()
         return not self.cordoned.isdisjoint(servers)
@@ -358,39 +350,39 @@ class ClusterState:
         """Return the numbers of the active jobs of each name and of each array."""
         return numbers_by_name({index: job.active.job for index, job in self.jobs.items()})
 
-    def _add_server(self, event: ServerAdded) -> None:
+    def _add_server(self, event: events.ServerAdded) -> None:
         """Note the server; until its links came, nothing may have been known of the network."""
         self.added.append(event)
         gone = [share for share in self.shares if self.cut(share)]
         self._stop(gone, f"no route joins its servers: server {event.server.name!r} brought the first links", False)
 
-    def _change_server(self, event: ServerCordoned | ServerDrained | ServerLost | ServerBack) -> None:
+    def _change_server(self, event: events.OfServer) -> None:
         number = [server.name for server in self.setting.cluster.servers].index(event.server)
-        if isinstance(event, ServerBack):
+        if isinstance(event, events.ServerBack):
             for out in (self.lost, self.drained, self.cordoned):
                 out.discard(number)
             return
-        if isinstance(event, ServerCordoned):
+        if isinstance(event, events.ServerCordoned):
             self.cordoned.add(number)
             return
-        lost = isinstance(event, ServerLost)
+        lost = isinstance(event, events.ServerLost)
         (self.lost if lost else self.drained).add(number)
         own = self.setting.gpus_of[number]
         gone = [share for share in self.shares if not set(own).isdisjoint(share.gpus)]
         self._stop(gone, f"server {event.server!r} is {'lost' if lost else 'drained'}", lost)
 
-    def _change_gpu(self, event: GpuFailed | GpuBack) -> None:
+    def _change_gpu(self, event: events.OfGpu) -> None:
         (number,) = self.gpu_numbers([event.gpu])
-        if isinstance(event, GpuBack):
+        if isinstance(event, events.GpuBack):
             self.failed.discard(number)
             return
         self.failed.add(number)
         gone = [share for share in self.shares if number in share.gpus]
         self._stop(gone, f"GPU {event.gpu!r} has failed", True)
 
-    def _change_link(self, event: LinkDown | LinkUp) -> None:
+    def _change_link(self, event: events.OfLink) -> None:
         number = [link.name for link in self.setting.cluster.links].index(event.link)
-        if isinstance(event, LinkUp):
+        if isinstance(event, events.LinkUp):
             self.dead.discard(number)
             self.asked = True  # jobs may wait for it
             return
@@ -471,7 +463,7 @@ class ClusterState:
         for index, reason in reasons.items():
             job = self.jobs.get(index)
             if job is None or job.held:  # it has gone while the policy decided, which need not be told of it
-                self.news.ended.remove(index)
+                self.news.keep_end(index)
                 continue
             self.news.forget(index)
             if index in adopted:  # it has been started while the policy decided
@@ -488,9 +480,13 @@ class ClusterState:
         self.news, self.asked = News([index for index, job in self.jobs.items() if not job.held]), True
 
     def queue(self, memory: Plain) -> ClusterQueue:
-        """Return the jobs that the policy knows, or is to be told of, as a simulation goes on from them."""
+        """Return the jobs that the policy knows, or is to be told of, as a simulation goes on from them.
+
+        They wait for no others any more, whatever jobs have names by now for which they waited.
+        """
         seen = self.observation()
         figures = {each.name: getattr(seen, each.name) for each in fields(seen)}
+        figures["jobs"] = {k: replace(one, job=replace(one.job, after=None)) for k, one in seen.jobs.items()}
         return ClusterQueue(**figures, next_job=self.next_job, memory=memory, wake_us=self.wake_us)
 
     def assignments(self) -> Mapping[str, JobAssignment]:
@@ -509,7 +505,7 @@ class ClusterState:
         gpus = self.setting.cluster.gpus
         return tuple(sorted(gpus.of_server[server][k] for server, k in map(gpus.place_of.__getitem__, names)))
 
-    def enlarged(self, event: ServerAdded, perform: Callable[[Cluster], Performance]) -> PolicySetting:
+    def enlarged(self, event: events.ServerAdded, perform: Callable[[Cluster], Performance]) -> PolicySetting:
         """Return the setting with one server more; `check_addition` has found nothing wrong with it."""
         cluster = self.setting.cluster
         cluster = altered(cluster, servers=(*cluster.servers, event.server), links=(*cluster.links, *event.links))
@@ -517,19 +513,21 @@ class ClusterState:
 
 
 _HANDLERS: Mapping[type, Callable[[ClusterState, Any], None]] = {
-    JobSubmitted: ClusterState._submit,
-    JobRunning: ClusterState._run,
-    JobProgressed: ClusterState._progress,
-    **dict.fromkeys((JobFinished, JobCancelled), ClusterState._leave),
-    **dict.fromkeys((StartFailed, JobRequeued), ClusterState._requeue),
-    **dict.fromkeys((JobHeld, JobReleased), ClusterState._hold),
-    **dict.fromkeys((JobFrozen, JobThawed), ClusterState._freeze),
-    PriorityChanged: ClusterState._prioritise,
-    QuotaChanged: ClusterState._limit,
-    ServerAdded: ClusterState._add_server,
-    **dict.fromkeys((ServerCordoned, ServerDrained, ServerLost, ServerBack), ClusterState._change_server),
-    **dict.fromkeys((GpuFailed, GpuBack), ClusterState._change_gpu),
-    **dict.fromkeys((LinkDown, LinkUp), ClusterState._change_link),
-    PolicyBack: lambda state, event: None,  # the scheduler has changed the policy
+    events.JobSubmitted: ClusterState._submit,
+    events.JobRunning: ClusterState._run,
+    events.JobProgressed: ClusterState._progress,
+    **dict.fromkeys((events.JobFinished, events.JobCancelled), ClusterState._leave),
+    **dict.fromkeys((events.StartFailed, events.JobRequeued), ClusterState._requeue),
+    **dict.fromkeys((events.JobHeld, events.JobReleased), ClusterState._hold),
+    **dict.fromkeys((events.JobFrozen, events.JobThawed), ClusterState._freeze),
+    events.PriorityChanged: ClusterState._prioritise,
+    events.QuotaChanged: ClusterState._limit,
+    events.ServerAdded: ClusterState._add_server,
+    **dict.fromkeys(
+        (events.ServerCordoned, events.ServerDrained, events.ServerLost, events.ServerBack), ClusterState._change_server
+    ),
+    **dict.fromkeys((events.GpuFailed, events.GpuBack), ClusterState._change_gpu),
+    **dict.fromkeys((events.LinkDown, events.LinkUp), ClusterState._change_link),
+    events.PolicyBack: lambda state, event: None,  # the scheduler has changed the policy
 }
 """What takes in each kind of event."""

@@ -8,30 +8,8 @@ from dataclasses import replace
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.rules.report import Place, Report
 from jigsaw_opt.problem.workload import MOST_GPUS, TraceJob
-from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.live import events
 from jigsaw_opt.scheduling.live.cluster_state import ClusterState
-from jigsaw_opt.scheduling.live.events import (
-    ClusterEvent,
-    GpuBack,
-    GpuFailed,
-    JobFrozen,
-    JobHeld,
-    JobProgressed,
-    JobReleased,
-    JobRequeued,
-    JobRunning,
-    JobSubmitted,
-    JobThawed,
-    LinkDown,
-    LinkUp,
-    PolicyBack,
-    PriorityChanged,
-    ServerBack,
-    ServerCordoned,
-    ServerDrained,
-    ServerLost,
-    StartFailed,
-)
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.policy import JOB_FIELDS, NEVER_STOPS, JobState, Policy, unread_fields
 from jigsaw_opt.scheduling.policy_at_work import InvariantError, check_shares, check_up
@@ -148,10 +126,11 @@ def _check_running(
     for share in state.shares:
         others = [state.jobs[k].active.job.name for k in share.jobs if k != index]
         held = [state.setting.cluster.gpus.names[gpu] for gpu in gpus if gpu in share.gpus]
-        if others and held and not (index in share.jobs and share.gpus == gpus):
+        if others and held and share.gpus != gpus:
             message = f"GPU {held[0]!r} is held by job {others[0]!r}: tell first where that runs, or that it has ended"
             report.add("$.gpus", message, code="contradiction")
-    jobs, shares, when = {index: JobState(index, job, 1)}, (Share((index,), gpus),), f"at {entry['time_us']} us"
+    jobs, when = {**state.active, index: JobState(index, job, 1)}, f"at {entry['time_us']} us"
+    shares = (state.joined(index, gpus),)
     try:
         check_shares(state.setting, jobs, shares, (), when)
         check_up(state.setting, jobs, shares, state.down, frozenset(state.dead), when)
@@ -169,48 +148,50 @@ def _check_gpus(names: Sequence[str], known: Container[str], report: Report) -> 
 
 
 def without_effect(
-    event: ClusterEvent, state: ClusterState, policy: Policy, options: Mapping[str, str]
+    event: events.ClusterEvent, state: ClusterState, policy: Policy, options: Mapping[str, str]
 ) -> Iterator[str]:
     """Yield what of an event has no effect, in a sentence each.
 
     `policy, options`: the policy, which may not read all fields of a job, and its options.
     """
     match event:
-        case JobRunning() if event.job.name in state.numbers:
+        case events.JobRunning() if event.job.name in state.numbers:
             job = state.jobs[state.numbers[event.job.name]].active.job
             if replace(event.job, submit_us=job.submit_us) != job:
                 yield f"job {job.name!r} is known: what its record says anew is not read"
-        case JobRunning():
+        case events.JobRunning():
             yield from _unread(event.job.name, filter(event.job.states, JOB_FIELDS), policy, options)
-        case JobSubmitted():
+        case events.JobSubmitted():
             job = event.job
             yield from _unread(job.name, filter(job.states, JOB_FIELDS), policy, options)
             named = state.numbers_by_name() if job.after else {}
             for name in (name for name in job.after or () if name not in named):
                 yield f"job {job.name!r} does not wait for {name!r}: no job that waits or runs has this name or array"
-        case PriorityChanged():
+        case events.PriorityChanged():
             before = state.jobs[state.numbers[event.job]].active.job
             changed = [name for name in ("weight", "foreground") if getattr(event, name) != getattr(before, name)]
             yield from _unread(event.job, changed, policy, options)
-        case JobProgressed() if not _runs(event.job, state):
+        case events.JobProgressed() if not _runs(event.job, state):
             yield f"job {event.job!r} does not run: its progress gives no speed"
-        case StartFailed() | JobRequeued() if event.job not in state.told and not _runs(event.job, state):
+        case events.StartFailed() | events.JobRequeued() if event.job not in state.told and not _runs(event.job, state):
             yield f"job {event.job!r} does not run"
-        case JobHeld() if state.jobs[state.numbers[event.job]].on_hold:
+        case events.JobHeld() if state.jobs[state.numbers[event.job]].on_hold:
             yield f"job {event.job!r} is held already"
-        case JobHeld() if _runs(event.job, state):
+        case events.JobHeld() if _runs(event.job, state):
             yield f"job {event.job!r} runs, and goes on: it is held once something stops it"
-        case JobReleased() if not state.jobs[state.numbers[event.job]].on_hold:
+        case events.JobReleased() if not state.jobs[state.numbers[event.job]].on_hold:
             yield f"job {event.job!r} is not held"
-        case JobFrozen() | JobThawed() if state.jobs[state.numbers[event.job]].frozen == isinstance(event, JobFrozen):
-            yield f"job {event.job!r} is {'frozen already' if isinstance(event, JobFrozen) else 'not frozen'}"
-        case PolicyBack() if not state.fallen:
+        case events.JobFrozen() if state.jobs[state.numbers[event.job]].frozen:
+            yield f"job {event.job!r} is frozen already"
+        case events.JobThawed() if not state.jobs[state.numbers[event.job]].frozen:
+            yield f"job {event.job!r} is not frozen"
+        case events.PolicyBack() if not state.fallen:
             yield "the policy decides already"
         case _:
             yield from _so_already(event, state)
 
 
-def _so_already(event: ClusterEvent, state: ClusterState) -> Iterator[str]:
+def _so_already(event: events.ClusterEvent, state: ClusterState) -> Iterator[str]:
     """Yield what an event says of a part of the cluster that is so already."""
     cluster = state.setting.cluster
     lost, drained, cordoned = (
@@ -219,21 +200,21 @@ def _so_already(event: ClusterEvent, state: ClusterState) -> Iterator[str]:
     out, failed = lost | drained, {cluster.gpus.names[k] for k in state.failed}
     dead = {cluster.links[k].name for k in state.dead}
     match event:
-        case ServerCordoned() if event.server in out | cordoned:
+        case events.ServerCordoned() if event.server in out | cordoned:
             yield f"server {event.server!r} is lost, drained or cordoned already"
-        case GpuFailed() if event.gpu in failed:
+        case events.GpuFailed() if event.gpu in failed:
             yield f"GPU {event.gpu!r} has failed already"
-        case GpuBack() if event.gpu not in failed:
+        case events.GpuBack() if event.gpu not in failed:
             yield f"GPU {event.gpu!r} is in use already"
-        case ServerLost() if event.server in lost:
+        case events.ServerLost() if event.server in lost:
             yield f"server {event.server!r} is lost already"
-        case ServerDrained() if event.server in out:
+        case events.ServerDrained() if event.server in out:
             yield f"server {event.server!r} is lost or drained already"
-        case ServerBack() if event.server not in out | cordoned:
+        case events.ServerBack() if event.server not in out | cordoned:
             yield f"server {event.server!r} is in use already"
-        case LinkDown() if event.link in dead:
+        case events.LinkDown() if event.link in dead:
             yield f"link {event.link!r} is down already"
-        case LinkUp() if event.link not in dead:
+        case events.LinkUp() if event.link not in dead:
             yield f"link {event.link!r} is up already"
 
 

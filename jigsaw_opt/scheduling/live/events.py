@@ -15,40 +15,50 @@ from jigsaw_opt.problem.workload import LARGEST, LONGEST_NAME, MOST_GPUS, STATED
 from jigsaw_opt.scheduling.plain import ANYTHING, TRUTH, Plain, Shape, conforms, fields, listed, number, optional, whole
 
 
-@dataclass(frozen=True, slots=True)
-class _OfJob:
-    """What happens to a job."""
+@dataclass(frozen=True)
+class ClusterEvent:
+    """What happens to a cluster, and when."""
 
     time_us: int
+
+
+@dataclass(frozen=True)
+class _OfJob(ClusterEvent):
+    """What happens to a job."""
+
     job: str
 
 
-@dataclass(frozen=True, slots=True)
-class _OfServer:
+@dataclass(frozen=True)
+class OfServer(ClusterEvent):
     """What happens to a server."""
 
-    time_us: int
     server: str
 
 
-@dataclass(frozen=True, slots=True)
-class _OfGpu:
+@dataclass(frozen=True)
+class OfGpu(ClusterEvent):
     """What happens to a GPU, by its name as in ``s0/3``."""
 
-    time_us: int
     gpu: str
 
 
-@dataclass(frozen=True, slots=True)
-class JobSubmitted:
+@dataclass(frozen=True)
+class OfLink(ClusterEvent):
+    """What happens to a link."""
+
+    link: str
+
+
+@dataclass(frozen=True)
+class JobSubmitted(ClusterEvent):
     """A job is there to be run, in a queue, from now on; from its time of submission on where that is later."""
 
-    time_us: int
     job: TraceJob
     queue: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JobProgressed(_OfJob):
     """A job has done so many iterations in all, of those that it could go on from.
 
@@ -59,16 +69,15 @@ class JobProgressed(_OfJob):
     iterations: float
 
 
-@dataclass(frozen=True, slots=True)
-class JobRunning:
+@dataclass(frozen=True)
+class JobRunning(ClusterEvent):
     """A job runs: one that the scheduler does not know yet, or one that it believes to wait or to run elsewhere.
 
-    It runs alone on these GPUs since `started_us`, and has done so many iterations, as in `JobProgressed`; None for as
-    many as is known, and of a job that was not known for none. The next step tells no start of it. Of a job that is
-    known its record and its queue are not read again.
+    It runs on these GPUs since `started_us`, with the jobs that have just the same ones, and has done so many
+    iterations, as in `JobProgressed`; None for as many as is known, and of a job that was not known for none. The next
+    step tells no start of it. Of a job that is known its record and its queue are not read again.
     """
 
-    time_us: int
     job: TraceJob
     gpus: tuple[str, ...]
     started_us: int
@@ -79,16 +88,12 @@ class JobRunning:
 class JobFinished(_OfJob):
     """A job has ended by itself and left its GPUs."""
 
-    __slots__ = ()
-
 
 class JobCancelled(_OfJob):
     """A job is no longer wanted; if it runs, the next step stops it."""
 
-    __slots__ = ()
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StartFailed(_OfJob):
     """A start or move that a step told of did not happen, or the job failed at once: it waits with its progress.
 
@@ -102,34 +107,24 @@ class StartFailed(_OfJob):
 class JobRequeued(_OfJob):
     """A job has left its GPUs without having ended, and waits with the progress of its last report."""
 
-    __slots__ = ()
-
 
 class JobHeld(_OfJob):
     """A job is not to be started until it is released; if it runs, it goes on until something stops it."""
-
-    __slots__ = ()
 
 
 class JobReleased(_OfJob):
     """A job that was held may be started again."""
 
-    __slots__ = ()
-
 
 class JobFrozen(_OfJob):
     """The policy neither stops nor moves a job while it runs, until it is thawed."""
-
-    __slots__ = ()
 
 
 class JobThawed(_OfJob):
     """The policy may stop and move a job again."""
 
-    __slots__ = ()
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PriorityChanged(_OfJob):
     """A job has another weight, at least 1, or goes to the foreground or the background from now on."""
 
@@ -137,111 +132,60 @@ class PriorityChanged(_OfJob):
     foreground: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaChanged:
+@dataclass(frozen=True)
+class QuotaChanged(ClusterEvent):
     """The jobs of a queue that the policy is told of ask for so many GPUs at most; None for as many as there are.
 
     Those that it has been told of stay; the others wait until there is room in the quota.
     """
 
-    time_us: int
     queue: str
     gpus: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class ServerAdded:
+@dataclass(frozen=True)
+class ServerAdded(ClusterEvent):
     """The cluster has one server more, with links to what there is already; its GPUs have the next numbers."""
 
-    time_us: int
     server: Server
     links: tuple[Link, ...] = ()
 
 
-class ServerCordoned(_OfServer):
+class ServerCordoned(OfServer):
     """Nothing is put on a server any more until it is back; what runs there goes on to its end where it is."""
 
-    __slots__ = ()
 
-
-class ServerDrained(_OfServer):
+class ServerDrained(OfServer):
     """A server is to be empty: the next step takes its jobs away, and none is put there until it is back."""
 
-    __slots__ = ()
 
-
-class ServerLost(_OfServer):
+class ServerLost(OfServer):
     """A server has failed, and with it what ran there."""
 
-    __slots__ = ()
 
-
-class ServerBack(_OfServer):
+class ServerBack(OfServer):
     """A server that was cordoned, drained or lost can be used again."""
 
-    __slots__ = ()
 
-
-class GpuFailed(_OfGpu):
+class GpuFailed(OfGpu):
     """A GPU has failed, and with it the jobs that ran on it."""
 
-    __slots__ = ()
 
-
-class GpuBack(_OfGpu):
+class GpuBack(OfGpu):
     """A GPU that had failed can be used again."""
 
-    __slots__ = ()
 
-
-@dataclass(frozen=True, slots=True)
-class LinkDown:
+class LinkDown(OfLink):
     """A link has failed; jobs whose servers no other route joins stop."""
 
-    time_us: int
-    link: str
 
-
-@dataclass(frozen=True, slots=True)
-class LinkUp:
+class LinkUp(OfLink):
     """A link that was down can be used again."""
 
-    time_us: int
-    link: str
 
-
-@dataclass(frozen=True, slots=True)
-class PolicyBack:
+class PolicyBack(ClusterEvent):
     """The policy decides again after ``fifo`` has decided in its place (`LiveScheduler`, `fall_back`)."""
 
-    time_us: int
-
-
-ClusterEvent = (
-    JobSubmitted
-    | JobRunning
-    | JobProgressed
-    | JobFinished
-    | JobCancelled
-    | StartFailed
-    | JobRequeued
-    | JobHeld
-    | JobReleased
-    | JobFrozen
-    | JobThawed
-    | PriorityChanged
-    | QuotaChanged
-    | ServerAdded
-    | ServerCordoned
-    | ServerDrained
-    | ServerLost
-    | ServerBack
-    | GpuFailed
-    | GpuBack
-    | LinkDown
-    | LinkUp
-    | PolicyBack
-)
 
 TIME: Shape = whole(LARGEST)
 """A time in microseconds."""

@@ -80,16 +80,21 @@ class LiveJob(Kept):
 
 @dataclass(slots=True)
 class News(Kept):
-    """News for the policy: jobs submitted, ended, and stopped by something else than the policy."""
+    """News for the policy: jobs submitted, ended, and stopped by something else than the policy.
+
+    `unfinished`: those of the ended that have not ended by themselves, or that are only kept from the policy.
+    """
 
     arrived: list[int] = field(default_factory=list)
     ended: list[int] = field(default_factory=list)
     stopped: list[int] = field(default_factory=list)
+    unfinished: list[int] = field(default_factory=list)
 
     @staticmethod
     def shape(limits: NumberLimits) -> Shape:
         """Return the schema of what `plain` gives."""
-        return fields(**dict.fromkeys(("arrived", "ended", "stopped"), listed(limits.job)))
+        always = ("arrived", "ended", "stopped")
+        return {**fields(**dict.fromkeys((*always, "unfinished"), listed(limits.job))), "required": always}
 
     def stop(self, index: int) -> None:
         """Note that a job lost its GPUs or has others; one that the policy is to be told of is as it will see it."""
@@ -104,7 +109,7 @@ class News(Kept):
     def arrive(self, index: int) -> None:
         """Note a job that the policy is to know of, also again: one that it is still to be told is gone is there."""
         if index in self.ended:
-            self.ended.remove(index)
+            self.keep_end(index)
             self.stop(index)
         else:
             self.arrived.append(index)
@@ -113,13 +118,20 @@ class News(Kept):
         """Return the jobs among them that run: something else than the policy has started them."""
         return {index for index in (*self.arrived, *self.stopped) if jobs[index].active.share is not None}
 
-    def end(self, index: int) -> None:
+    def end(self, index: int, finished: bool = False) -> None:
         """Note that a job is gone; of one that the policy does not know it is not told."""
         self.forget(index)
         if index in self.arrived:
             self.arrived.remove(index)
         else:
             self.ended.append(index)
+            self.unfinished += [] if finished else [index]
+
+    def keep_end(self, index: int) -> None:
+        """Note that the policy need not be told that a job is gone."""
+        self.ended.remove(index)
+        if index in self.unfinished:
+            self.unfinished.remove(index)
 
     def after(self, earlier: News) -> News:
         """Return all that is new if the policy has forgotten what it was told `earlier`."""
@@ -128,7 +140,8 @@ class News(Kept):
         ended = [index for index in self.ended if index not in earlier.arrived]
         told = gone.union(arrived)
         stopped = dict.fromkeys(index for index in (*earlier.stopped, *self.stopped) if index not in told)
-        found = News(arrived, [*earlier.ended, *ended], list(stopped))
+        unfinished = [index for index in (*earlier.unfinished, *self.unfinished) if index not in earlier.arrived]
+        found = News(arrived, [*earlier.ended, *ended], list(stopped), unfinished)
         for index in self.arrived:
             found.arrive(index)
         return found

@@ -227,10 +227,15 @@ def _without(observation: Observation, gone: Set[int]) -> Observation:
         for k, job in observation.jobs.items()
         if k not in gone
     }
-    arrived, stopped = ([k for k in those if k not in gone] for those in (observation.arrived, observation.stopped))
-    ended = [*observation.ended, *(k for k in observation.jobs if k in gone and k not in observation.arrived)]
+    known = [k for k in observation.jobs if k in gone and k not in observation.arrived]
     return replace(
-        observation, jobs=jobs, shares=tuple(shares), arrived=tuple(arrived), ended=tuple(ended), stopped=tuple(stopped)
+        observation,
+        jobs=jobs,
+        shares=tuple(shares),
+        arrived=tuple(k for k in observation.arrived if k not in gone),
+        ended=(*observation.ended, *known),
+        stopped=tuple(k for k in observation.stopped if k not in gone),
+        unfinished=(*observation.unfinished, *known),
     )
 
 

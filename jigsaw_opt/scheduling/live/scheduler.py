@@ -34,7 +34,7 @@ from jigsaw_opt.scheduling.live.limits import moved, staying
 from jigsaw_opt.scheduling.live.plan_change import JobMove, JobStart, JobStop, PlanChange, changes
 from jigsaw_opt.scheduling.live.policy import LivePolicy, enlarged_setting
 from jigsaw_opt.scheduling.live.start_prediction import PastJobs, StartPrediction, predicted
-from jigsaw_opt.scheduling.live.state_document import check_step, decode_state, encode_state
+from jigsaw_opt.scheduling.live.state_document import check_step, encode_state, restore_state
 from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.seconds import Seconds
@@ -125,10 +125,10 @@ class LiveScheduler:
         figures = (cluster, setting.performance.name, setting.performance.figures, given)
         self._inputs = hashlib.sha256(repr((figures, self._policy.name, self._options)).encode()).hexdigest()
         self._lock = threading.Lock()
-        self._state = ClusterState(setting)
+        self._state = ClusterState(setting, getattr(self._policy, "shares_gpus", True))
         if fall_back:
             LivePolicy(*choose(_SIMPLEST), setting)  # raises where it does not work here
-        self._asked = LivePolicy(self._policy, self._options, setting)
+        self._choose()
         self._told_news = News()
         self._at_beginning = True
 
@@ -308,10 +308,10 @@ class LiveScheduler:
         with self._lock:
             if not self._at_beginning:
                 raise UsageError("a state is restored by a scheduler that has seen nothing yet", code="wrong-order")
-            self._state, lost = decode_state(state, self._inputs, self._state.setting, self._perform)
+            lost = restore_state(self._state, state, self._inputs, self._perform)
             self._at_beginning = False
+            self._choose()
             if lost is None:
-                self._choose()
                 self._asked.restore(state["policy"], self._state.observation(), "$.policy")
                 return ()
             return ("the arguments are others", *lost, *self._begin_with(state))
@@ -319,8 +319,6 @@ class LiveScheduler:
     def _begin_with(self, state: Plain) -> Sequence[str]:
         """Have the chosen policy begin on a state of a scheduler with other arguments; what of it is lost."""
         report = Report()
-        self._state.fallen = False
-        self._choose()
         for k, job in enumerate(self._state.jobs.values()):
             if (reason := self._asked.refusal(job.active.job)) is not None:
                 report.add(("$.jobs", k), reason, code="unsupported")

@@ -38,7 +38,7 @@ from jigsaw_opt.scheduling.plain import (
     require_newest,
     whole,
 )
-from jigsaw_opt.scheduling.policy import JobState, PolicySetting
+from jigsaw_opt.scheduling.policy import JobState
 from jigsaw_opt.scheduling.policy_at_work import InvariantError, check_shares, check_up
 from jigsaw_opt.text import named
 
@@ -104,17 +104,16 @@ def _job(job: LiveJob) -> Plain:
     return {"trace": encode_record(job.active.job), "figures": job.active.plain(), **job.plain()}
 
 
-def decode_state(
-    tree: Plain, inputs: str, setting: PolicySetting, perform: Callable[[Cluster], Performance]
-) -> tuple[ClusterState, list[str] | None]:
-    """Return the state of a document, and what it has lost where the arguments are others; None where they are not."""
+def restore_state(
+    state: ClusterState, tree: Plain, inputs: str, perform: Callable[[Cluster], Performance]
+) -> list[str] | None:
+    """Make a state at its beginning that of a document; what is lost where arguments are others, else None."""
     require_newest(tree, _FORMAT, "$.format")
     report = Report()
     checked(tree, {**_HEAD, "additionalProperties": True})
     lost: list[str] | None = None if tree["inputs"] == inputs else []
     checked(tree.get("added"), listed(_ADDED))
-    state = ClusterState(setting)
-    known = {server.name for server in setting.cluster.servers} if lost is not None else ()
+    known = {server.name for server in state.setting.cluster.servers} if lost is not None else ()
     _add(state, [one for one in tree["added"] if one["server"]["name"] not in known], perform, report)
     report.raise_if_any()
     if lost is not None:
@@ -130,7 +129,7 @@ def decode_state(
     report.raise_if_any()
     _fill(state, tree, lost, report)
     report.raise_if_any()
-    return state, lost
+    return lost
 
 
 def _adapted(tree: Plain, cluster: Cluster, lost: list[str]) -> Plain:
@@ -214,8 +213,9 @@ def _check(tree: Plain, state: ClusterState, report: Report) -> None:
         ("arrived", active, "is no job that the policy may know of"),
         ("ended", gone, "is no job that has ended or is kept from the policy"),
         ("stopped", active - set(news["arrived"]), "is no job that the policy knows"),
+        ("unfinished", set(news["ended"]), "has not ended"),
     ):
-        _check_once(news[key], among, why, f"$.news.{key}", report)
+        _check_once(news.get(key, ()), among, why, f"$.news.{key}", report)
     placed = [index for share in tree["shares"] for index in share["jobs"]]
     _check_once(placed, set(numbers), "is no job that runs: it is not there", "$.shares", report)
     for key in ("told", "cancelled"):
@@ -257,8 +257,11 @@ def _fill(state: ClusterState, tree: Plain, lost: list[str] | None, report: Repo
         for index in share.jobs:
             state.jobs[index].active.share = share
     state.news, state.reasons = News.restored(tree["news"]), dict(tree["reasons"])
+    state.failed_steps, state.fallen = tree["failed_steps"], tree["fallen"]
     if lost is not None:
+        state.fallen = False
         state.shares = tuple(share for share in state.shares if not _stopped(state, share, lost))
+        state.keep_apart()
     for k, live in enumerate(state.jobs.values()):
         runs, apart = live.active.share is not None, state.is_apart(live)
         if apart > live.held or (runs and live.held > apart):
@@ -268,7 +271,6 @@ def _fill(state: ClusterState, tree: Plain, lost: list[str] | None, report: Repo
         {one["job"]: JobAssignment.restored(one) for one in tree[key]} for key in ("told", "cancelled")
     )
     state.moves_us = list(tree["moves_us"])
-    state.failed_steps, state.fallen = tree["failed_steps"], tree["fallen"]
     try:
         check_shares(state.setting, state.active, state.shares, (), f"at {state.now_us} us", remains=True)
         check_up(state.setting, state.active, state.shares, state.down, frozenset(state.dead), f"at {state.now_us} us")

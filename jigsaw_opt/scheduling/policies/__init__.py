@@ -18,7 +18,10 @@ _Fields = frozenset[str] | Callable[[Mapping[str, str]], frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class NamedPolicy:
-    """A policy whose options and fields are data; `start` is that of `Policy`."""
+    """A policy whose options and fields are data; `start` is that of `Policy`.
+
+    `shares_gpus`: whether it has several jobs share GPUs.
+    """
 
     name: str
     display_name: str
@@ -26,6 +29,7 @@ class NamedPolicy:
     options: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
     reads: _Fields = frozenset()
     needs: _Fields = frozenset()
+    shares_gpus: bool = False
 
     def __reduce__(self) -> tuple[Callable[[str], Policy], tuple[str]]:
         """Return how another process finds it: by its name."""

@@ -156,5 +156,10 @@ _READS = frozenset({"foreground"})
 _WORDS = "foreground jobs first, and background jobs "
 SEPARATE = NamedPolicy("separate", f"{_WORDS}on GPUs without one", _ForegroundFirst, _OPTIONS, _READS)
 FILL = NamedPolicy(
-    "fill", f"{_WORDS}in their holes and on other GPUs", _start_fill, {"slowdown": _SLOWDOWNS, **_OPTIONS}, _READS
+    "fill",
+    f"{_WORDS}in their holes and on other GPUs",
+    _start_fill,
+    {"slowdown": _SLOWDOWNS, **_OPTIONS},
+    _READS,
+    shares_gpus=True,
 )

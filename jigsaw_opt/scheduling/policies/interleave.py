@@ -163,4 +163,5 @@ INTERLEAVE = NamedPolicy(
     "groups of jobs that take turns at the stages of an iteration (Muri)",
     _start,
     {"service": ("left", "attained"), "groups": ("exact", "matching")},
+    shares_gpus=True,
 )

@@ -384,4 +384,4 @@ def _start(setting: ClusterSetting, options: Mapping[str, str]) -> Scheduler:
 
 
 _WORDS = "jobs that share GPUs by timetables; backward passes stop early where that pays"
-JIGSAW = NamedPolicy("jigsaw", _WORDS, _start, _OPTIONS)
+JIGSAW = NamedPolicy("jigsaw", _WORDS, _start, _OPTIONS, shares_gpus=True)

@@ -200,7 +200,7 @@ class BackfillScheduler(RigidScheduler):
         for index in (*observation.ended, *observation.stopped):
             run = self.runs.pop(index, None)
             self.reserved.pop(index, None)
-            if run is not None and index not in observation.stopped:
+            if run is not None and index not in (*observation.stopped, *observation.unfinished):
                 self._note_length(run.user, observation.now_us - run.start_us)
         for index in observation.adopted:
             active = observation.jobs[index]
