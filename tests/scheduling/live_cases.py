@@ -11,20 +11,7 @@ from typing import Any
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling import (
-    ClusterEvent,
-    JobCancelled,
-    JobFinished,
-    JobProgressed,
-    JobSubmitted,
-    LinkDown,
-    LinkUp,
     LiveScheduler,
-    PlanChange,
-    PriorityChanged,
-    ServerAdded,
-    ServerBack,
-    ServerDrained,
-    ServerLost,
 )
 from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.performance.goodput import Goodput
@@ -92,64 +79,9 @@ def made(text: str, **more: Any) -> LiveScheduler:
     return LiveScheduler(cluster, text, **arguments, **more)
 
 
-class Happening:
-    """Draws what happens next; it knows what a program that runs the cluster would know."""
-
-    def __init__(self, text: str, seed: int) -> None:
-        self._job, self._cluster, _ = CASES[text]
-        self._draw = random.Random(seed)
-        self._names: list[str] = []
-        self._servers = [server.name for server in self._cluster.servers]
-        self._count = 0
-        self.now_us = 0
-
-    def events(self) -> list[ClusterEvent]:
-        """Some events before the next step."""
-        return [self._event() for _ in range(self._draw.randrange(4))]
-
-    def _event(self) -> ClusterEvent:
-        draw, self.now_us = self._draw, self.now_us + self._draw.randrange(90 * SECOND)
-        if draw.random() < 0.4 or not self._names:
-            self._count += 1
-            self._names.append(f"j{self._count}")
-            return JobSubmitted(self.now_us, self._job(self._names[-1], draw))
-        name, server = draw.choice(self._names), draw.choice(self._servers)
-        link = draw.choice(self._cluster.links).name
-        kind = draw.randrange(12)
-        if kind < 4:
-            return JobProgressed(self.now_us, name, draw.randrange(4000))
-        if kind < 6:
-            self._names.remove(name)
-            return (JobFinished if kind == 4 else JobCancelled)(self.now_us, name)
-        if kind == 6 and len(self._servers) < 6:
-            like = self._cluster.servers[0]
-            self._servers.append(f"new{len(self._servers)}")
-            new = replace(like, name=self._servers[-1])
-            return ServerAdded(self.now_us, new, (Link(f"to-{new.name}", (new.name, "switch"), 10**9, 10),))
-        others: list[ClusterEvent] = [
-            PriorityChanged(self.now_us, name, draw.randrange(1, 9)),
-            ServerDrained(self.now_us, server),
-            ServerLost(self.now_us, server),
-            ServerBack(self.now_us, server),
-            LinkDown(self.now_us, link),
-            LinkUp(self.now_us, link),
-        ]
-        return draw.choice(others)
-
-
 def in_json(value: Any) -> Any:
     """What is left of a value when it was written and read."""
     return json.loads(json.dumps(value, allow_nan=False))
-
-
-def run(live: LiveScheduler, happening: Happening, steps: int) -> list[PlanChange]:
-    """The changes of so many steps."""
-    found = []
-    for _ in range(steps):
-        for event in happening.events():
-            live.handle(event)
-        found.append(live.step(happening.now_us))
-    return found
 
 
 def runs(live: LiveScheduler) -> dict[str, tuple[str, ...]]:

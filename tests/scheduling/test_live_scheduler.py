@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +12,6 @@ import pytest
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling import (
-    ClusterEvent,
     JobCancelled,
     JobFinished,
     JobProgressed,
@@ -22,7 +20,6 @@ from jigsaw_opt.scheduling import (
     LinkDown,
     LinkUp,
     LiveScheduler,
-    PlanChange,
     PriorityChanged,
     ServerAdded,
     ServerBack,
@@ -33,58 +30,7 @@ from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.live import scheduler as live_scheduler
 from jigsaw_opt.scheduling.policy import ClusterSetting, Observation, Stateless
 from tests.refusals import carries, misuse, refuses
-from tests.scheduling.live_cases import CASES, MODELS, SECOND, Happening, in_json, made, run, runs, star
-
-
-class Books:
-    """What runs by the changes alone, as whoever carries them out sees it, and which servers are out."""
-
-    def __init__(self) -> None:
-        self.gpus: dict[str, tuple[str, ...]] = {}
-        self.out: set[str] = set()
-
-    def hear(self, event: ClusterEvent) -> None:
-        if isinstance(event, JobFinished):
-            self.gpus.pop(event.job, None)
-        elif isinstance(event, ServerDrained | ServerLost):
-            self.out.add(event.server)
-        elif isinstance(event, ServerBack):
-            self.out.discard(event.server)
-
-    def carry_out(self, change: PlanChange) -> None:
-        for stop in change.stops:
-            assert self.gpus.pop(stop.job) == stop.gpus and stop.reason
-        for move in change.moves:
-            assert self.gpus[move.to.job] == move.before.gpus and move.reason
-            self.gpus[move.to.job] = move.to.gpus
-        for start in change.starts:
-            assert start.to.job not in self.gpus and start.reason
-            self.gpus[start.to.job] = start.to.gpus
-        holders: dict[str, set[str]] = {}
-        for job, gpus in self.gpus.items():
-            assert not {gpu.rpartition("/")[0] for gpu in gpus} & self.out
-            for gpu in gpus:
-                holders.setdefault(gpu, set()).add(job)
-        pools = {frozenset(jobs) for jobs in holders.values()}
-        assert sum(map(len, pools)) == len(self.gpus), "jobs share all their GPUs or none"
-
-
-@pytest.mark.parametrize("text", CASES)
-def test_killed_and_restored_at_random_moments_it_decides_the_same_and_what_runs_is_valid(text: str) -> None:
-    whole, books, started = run(made(text), Happening(text, 7), 15), Books(), 0
-    live, happening, draw = made(text), Happening(text, 7), random.Random(5)
-    for change in whole:
-        for event in happening.events():
-            live.handle(event)
-            books.hear(event)
-            if draw.random() < 0.2:
-                state, live = in_json(live.state()), made(text)
-                live.restore(state)
-                assert in_json(live.state()) == state
-        assert live.step(happening.now_us) == change and not change.failure and not change.late
-        books.carry_out(change)
-        started += len(change.starts)
-    assert started >= 2
+from tests.scheduling.live_cases import MODELS, SECOND, in_json, runs, star
 
 
 def submitted(*sizes: int, policy: str = "fifo", servers: int = 2, **more: Any) -> LiveScheduler:

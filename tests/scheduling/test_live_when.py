@@ -13,12 +13,13 @@ import pytest
 from jigsaw_opt.documents.readers.times import slurm_time_s
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
-from jigsaw_opt.scheduling import JobFinished, JobProgressed, JobSubmitted, LiveScheduler, QuotaChanged
+from jigsaw_opt.scheduling import JobFinished, JobProgressed, JobRunning, JobSubmitted, LiveScheduler, QuotaChanged
 from jigsaw_opt.scheduling.live.start_prediction import Foretold, corrected
 from jigsaw_opt.scheduling.option_values import file_names, hours, hours_us, slurm_times, whole_numbers
 from jigsaw_opt.scheduling.policy import choose
 from tests.refusals import misuse
-from tests.scheduling.live_cases import CASES, SECOND, Happening, in_json, made, star
+from tests.scheduling.live_cases import CASES, SECOND, in_json, made, runs, star
+from tests.scheduling.live_invariants import RunCluster
 from tests.scheduling.test_live_events import job as small_job
 from tests.simulation.cases import job
 
@@ -149,25 +150,30 @@ class FailingJournal:
 
 @pytest.mark.parametrize("text", CASES)
 def test_whatever_a_journal_refuses_its_replay_is_the_scheduler(text: str) -> None:
-    journal, happening = FailingJournal(random.Random(text), 0.3), Happening(text, 5)
+    journal, truth = FailingJournal(random.Random(text), 0.3), RunCluster(text, 5)
     live, again, changes = made(text, journal=journal), made(text), []
     for _ in range(12):
-        for event in happening.events():
+        for event in (truth.event() for _ in range(2)):
             before = in_json(live.state())
             while True:
                 try:
                     live.handle(event)
+                    truth.hear(event)
                     break
                 except OSError:
                     assert in_json(live.state()) == before
+                except UsageError:
+                    assert isinstance(event, JobSubmitted | JobRunning)  # of a job that cannot run there
+                    break
         before = in_json(live.state())
         while True:
             try:
-                changes.append(live.step(happening.now_us + len(changes)))
+                changes.append(live.step(truth.now_us + len(changes)))
                 break
             except OSError:
                 assert in_json(live.state()) == before
-        happening.now_us += len(changes)
+        truth.now_us += len(changes)
+        truth.gpus = runs(live)
     assert journal.refused
     assert [change for entry in journal.entries if (change := again.replay(entry)) is not None] == changes
     assert in_json(again.state()) == in_json(live.state())
