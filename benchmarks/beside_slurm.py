@@ -113,9 +113,12 @@ class Trial:
         self.submitted_s[job.name] = time.time()
 
     def lose_node(self) -> None:
-        """Have the node go down on which the most jobs run."""
-        running = [job for job in self.slurm.jobs().values() if job["JobState"] == "RUNNING"]
-        used = Counter(node for job in running for node in nodes_of(job["NodeList"]) or ())
+        """Have the node go down on which the most jobs run, once some run."""
+        used, until_s = Counter[str](), time.time() + 60
+        while not used and time.time() < until_s:
+            running = [job for job in self.slurm.jobs().values() if job["JobState"] == "RUNNING"]
+            used = Counter(node for job in running for node in nodes_of(job["NodeList"]) or ())
+            time.sleep(0 if used else 0.5)
         self.node = max(used, key=used.__getitem__, default="n0")
         self.slurm.call("scontrol", "update", f"nodename={self.node}", "state=down", "reason=test")
 
@@ -152,7 +155,7 @@ class Trial:
                     self.client.wait()
 
     def measures(self, jobs: Sequence[SleepJob], found: dict[str, dict[str, str]], zero_s: float) -> Sequence[object]:
-        """Return what became of the jobs; waiting and use are those of the last start of each."""
+        """Return what became of the jobs; waiting and use are those of the last start of each that began."""
         states = {job.name: found.get(job.name, {}).get("JobState", "") for job in jobs}
         ended = [job for job in jobs if states[job.name] == "COMPLETED"]
         late = [name for name, state in states.items() if state in ("PENDING", "RUNNING", "COMPLETING")]
@@ -165,12 +168,13 @@ class Trial:
         given_back = {one["job"] for one in entries if one["entry"] == "given-back"}
         told = {found[job.name]["JobId"]: tuple(nodes_of(found[job.name]["NodeList"]) or ()) for job in ended}
         elsewhere = sum(plans.get(job) != nodes and job not in given_back for job, nodes in told.items())
-        begun_s = {job.name: int(found[job.name]["StartTime"]) for job in ended}
-        waits_s = [max(0.0, begun_s[job.name] - self.submitted_s[job.name]) for job in ended]
+        begun = [job for job in jobs if states[job.name] in ("COMPLETED", "RUNNING", "COMPLETING")]
+        begun_s = {job.name: int(found[job.name]["StartTime"]) for job in begun}
+        waits_s = [max(0.0, at_s - self.submitted_s[name]) for name, at_s in begun_s.items()]
         end_s, used_s = zero_s + self.given.seconds, 0.0
-        for job in ended:
+        for job in begun:
             used_s += job.gpus * max(0.0, min(end_s, begun_s[job.name] + job.run_s) - begun_s[job.name])
-        last_s = max(begun_s[job.name] + job.run_s for job in ended) - zero_s
+        last_s = max(begun_s[job.name] + job.run_s for job in begun) - zero_s
         once = sum(count == 1 for count in _completions(self.completions).values())
         return (
             *(self.who, len(ended), len(late), len(jobs) - len(ended) - len(late), once),
