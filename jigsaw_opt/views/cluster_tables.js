@@ -60,12 +60,13 @@ function stateOf(k) {
 
 const starts = new Map();
 const startOf = job => starts.get(job.name)?.text ?? "";
-addTable("servers", "servers", [["server", k => shown(seen.servers.name[k])], ["rack", k => shown(seen.racks[seen.servers.rack[k]])], ["type", k => shown(seen.servers.type[k])], ["state", stateOf],
-  ["GPUs", k => gpusOf(k).length, true], ["idle", idleOn, true], ["jobs", jobsOn]]);
-addTable("queue", "the queue", [["job", job => shown(job.name)], ["GPUs", job => job.gpus, true], ["queue", job => shown(job.queue)], ["weight", job => job.weight, true],
-  ["waits since", job => lasting(seen.time_us - job.submitted), true], ["why", job => shown(job.reason)], ["expected start", startOf]], job => openJob(job.name));
-addTable("running", "running jobs", [["job", job => shown(job.name)], ["model", job => shown(job.model)], ["GPUs", job => job.on.length || job.gpus, true], ["queue", job => shown(job.queue)],
-  ["progress", job => percent(job.progress), true], ["on", job => [...new Set(job.on.map(gpu => seen.serverOf[gpu]))].map(k => shown(seen.servers.name[k])).join(", ")]], job => openJob(job.name));
+// What matters most stands first, for narrow windows.
+addTable("servers", "servers", [["server", k => shown(seen.servers.name[k])], ["state", stateOf], ["GPUs", k => gpusOf(k).length, true], ["idle", idleOn, true], ["jobs", jobsOn],
+  ["rack", k => shown(seen.racks[seen.servers.rack[k]])], ["type", k => shown(seen.servers.type[k])]]);
+addTable("queue", "the queue", [["job", job => shown(job.name)], ["GPUs", job => job.gpus, true], ["why", job => shown(job.reason)], ["expected start", startOf],
+  ["waits since", job => lasting(seen.time_us - job.submitted), true], ["weight", job => job.weight, true], ["queue", job => shown(job.queue)]], job => openJob(job.name));
+addTable("running", "running jobs", [["job", job => shown(job.name)], ["GPUs", job => job.on.length || job.gpus, true], ["progress", job => percent(job.progress), true],
+  ["model", job => shown(job.model)], ["queue", job => shown(job.queue)], ["on", job => [...new Set(job.on.map(gpu => seen.serverOf[gpu]))].map(k => shown(seen.servers.name[k])).join(", ")]], job => openJob(job.name));
 
 function fillAll() {
   tables[0].rows = [...seen.servers.name.keys()];
