@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from tests.modules import trees
 
-ALLOWED = {"problem/plan.py:is_phased", "solvers/solve_state/best_plans.py:offer_phased"}
+ALLOWED = {"problem/plan.py:is_phased", "solvers/solve_state/state.py:offer_phased"}
 """Says which of the two documents a plan is written as."""
 PRIVATE = {
     *("berth", "circle", "company", "ladder", "laid", "mend", "rhythm", "revolve", "seat", "seats", "seating"),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat.axis import ModuloAxis
+from jigsaw_opt.formulations.cpsat.variables import ModuloAxis
 from jigsaw_opt.formulations.cpsat_model import new_model
 
 if TYPE_CHECKING:

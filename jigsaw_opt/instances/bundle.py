@@ -11,9 +11,8 @@ from dataclasses import replace
 from jigsaw_opt.documents import encode_instance, write_atomically
 from jigsaw_opt.instances.catalogue import names, path_of
 from jigsaw_opt.instances.families import generate
-from jigsaw_opt.instances.pipelines import PIPELINES, pipeline_instance
 from jigsaw_opt.instances.recipes import FAMILIES
-from jigsaw_opt.instances.shops import SHOPS, shop_instance
+from jigsaw_opt.instances.task_graph_sets import PIPELINES, SHOPS, pipeline_instance, shop_instance
 
 
 def rendered() -> Iterator[tuple[str, bytes]]:

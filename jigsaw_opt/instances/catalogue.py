@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.instances.pipelines import PIPELINES
 from jigsaw_opt.instances.recipes import FAMILIES
-from jigsaw_opt.instances.shops import SHOPS
+from jigsaw_opt.instances.task_graph_sets import PIPELINES, SHOPS
 from jigsaw_opt.text import nearest, suggestion
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from reference_programs import bisected_duration, gavel_cluster
 
 from jigsaw_opt.formulations.gavel import OBJECTIVES, SharedCluster
 from jigsaw_opt.formulations.interleave.rotation import SLOWDOWN, Group, StagedJob, Timing
-from jigsaw_opt.formulations.interleave.rounds import group_round, normalised_throughput
+from jigsaw_opt.formulations.interleave.rounds import GroupTimetable, group_round, normalised_throughput, timetable
 from jigsaw_opt.formulations.interleave.set_packing import build as build_groups
-from jigsaw_opt.formulations.interleave.timetable import GroupTimetable, timetable
 from jigsaw_opt.formulations.sia_round import (
     NO_ALLOCATION,
     SiaRound,

@@ -15,8 +15,7 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.formulations.algebra import AlgebraicModel, ProgramTooLargeError
-from jigsaw_opt.formulations.ilp_timetable import IlpTimetable, build
-from jigsaw_opt.formulations.ilp_timetable.size import fewest_coefficients
+from jigsaw_opt.formulations.ilp_timetable import IlpTimetable, build, fewest_coefficients
 from jigsaw_opt.formulations.ilp_timetable.variables import objective_step
 from jigsaw_opt.formulations.linear import ProgramBuilder
 from jigsaw_opt.formulations.program_files import FileKind

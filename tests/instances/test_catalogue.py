@@ -13,9 +13,8 @@ from jigsaw_opt.documents import instance_sha256, load_plan, save_plan
 from jigsaw_opt.instances import best_known, best_plan, generate, load, names, sets
 from jigsaw_opt.instances.bundle import rendered
 from jigsaw_opt.instances.catalogue import BEST_KNOWN, DATA, path_of, plan_path, read_best_known
-from jigsaw_opt.instances.pipelines import PIPELINES
-from jigsaw_opt.instances.shops import SHOPS
 from jigsaw_opt.instances.sources import instance_from
+from jigsaw_opt.instances.task_graph_sets import PIPELINES, SHOPS
 from jigsaw_opt.problem import FreeDepth, FullDepth, Instance, StaircaseDepth, TaskGraph, compile_instance
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve

@@ -13,8 +13,13 @@ from jigsaw_opt.documents import load_instance
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.instances import profile
 from jigsaw_opt.instances.architectures import gpt2
-from jigsaw_opt.instances.configurations import Configuration, read_configuration, read_estimated_layers, read_model
-from jigsaw_opt.instances.configurations.defaults import DEFAULTS
+from jigsaw_opt.instances.configurations import (
+    Configuration,
+    defaults,
+    read_configuration,
+    read_estimated_layers,
+    read_model,
+)
 from jigsaw_opt.instances.configurations.model_types import MODEL_TYPES
 from jigsaw_opt.instances.gpus import GPU_TYPES
 from jigsaw_opt.planning.partition.result import best_partition
@@ -137,7 +142,7 @@ def test_classes_and_defaults_as_transformers_has_them(tree: dict[str, Any], par
 
 
 def test_every_type_has_a_name_and_defaults() -> None:
-    assert set(MODEL_TYPES) == set(DEFAULTS)
+    assert set(MODEL_TYPES) == set(defaults())
     for kind, model_type in MODEL_TYPES.items():
         found = read({"model_type": kind}, None)
         assert found.name == model_type.classes + model_type.usual and not found.notes

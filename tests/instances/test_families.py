@@ -11,8 +11,7 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import decode_instance, encode_instance, instance_sha256
 from jigsaw_opt.instances import generate
-from jigsaw_opt.instances.crowded import crowded, shortened
-from jigsaw_opt.instances.families import Draft, HiddenPlace, draft
+from jigsaw_opt.instances.families import Draft, HiddenPlace, crowded, draft, shortened
 from jigsaw_opt.instances.gpus import server as gpu_server
 from jigsaw_opt.instances.recipes import FAMILIES
 from jigsaw_opt.instances.topologies import TOPOLOGIES

@@ -14,7 +14,7 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import decode_instance, encode_instance
 from jigsaw_opt.instances.catalogue import best_plan, load
-from jigsaw_opt.instances.pipelines import PIPELINES
+from jigsaw_opt.instances.task_graph_sets import PIPELINES
 from jigsaw_opt.planning.pipeline.costs import PipelineCosts
 from jigsaw_opt.planning.pipeline.named import ORDERS
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout

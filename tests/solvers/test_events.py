@@ -32,7 +32,7 @@ from jigsaw_opt.instances import load
 from jigsaw_opt.problem import compile_instance
 from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.solvers.greedy import greedy_timetable
-from jigsaw_opt.solvers.solve_state import SolveState, best_plans
+from jigsaw_opt.solvers.solve_state import SolveState, state
 from tests.refusals import misuse
 
 pytest.importorskip("ortools")
@@ -106,7 +106,7 @@ def test_the_plan_of_an_event_is_checked_and_has_the_events_figures(solver: str)
 
 def test_nobody_who_asks_for_no_plan_pays_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
     checks: list[str] = []
-    monkeypatch.setattr(best_plans, "require_correct", lambda instance, plan, maker: checks.append(maker))
+    monkeypatch.setattr(state, "require_correct", lambda instance, plan, maker: checks.append(maker))
     events: list[Event] = []
     solve(instance(), "greedy", on_event=events.append)
     assert len(events) > 1 and not checks
@@ -132,7 +132,7 @@ def test_a_wrong_plan_is_never_shown() -> None:
 
 
 def test_a_limit_that_leaves_no_time_to_check_leaves_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(best_plans, "SECONDS_OF_BLOCK", 1e3)
+    monkeypatch.setattr(state, "_SECONDS_OF_BLOCK", 1e3)
     operations, events = compile_instance(instance()), list[Event]()
     solve_state = SolveState("slow", operations, Options(time_limit=10), events.append)
     timetable = greedy_timetable(operations)

@@ -24,8 +24,7 @@ from jigsaw_opt.problem import (
 )
 from jigsaw_opt.problem.network.route_policy import RoutePolicy
 from jigsaw_opt.solvers.infeasibility.certain import certain_causes
-from jigsaw_opt.solvers.infeasibility.conflict import minimal_conflict
-from jigsaw_opt.solvers.infeasibility.placement_feasibility import placement_feasible
+from jigsaw_opt.solvers.infeasibility.conflict import minimal_conflict, placement_feasible
 from jigsaw_opt.solvers.infeasibility.together import restrict
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Status

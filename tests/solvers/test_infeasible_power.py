@@ -28,8 +28,7 @@ from jigsaw_opt.problem import (
 )
 from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.solvers.infeasibility.certain import certain_causes
-from jigsaw_opt.solvers.infeasibility.conflict import minimal_conflict
-from jigsaw_opt.solvers.infeasibility.placement_feasibility import placement_feasible
+from jigsaw_opt.solvers.infeasibility.conflict import minimal_conflict, placement_feasible
 from jigsaw_opt.solvers.result import Conflict
 from tests.oracle import optimum
 from tests.random_instances import GOALS, random_instance, with_power_caps

@@ -13,7 +13,7 @@ import pytest
 
 from jigsaw_opt.formulations.packing.cheapest_levels import cheapest_levels
 from jigsaw_opt.formulations.packing.coscheduling import coschedule_instance, coschedules, kinds, references_us
-from jigsaw_opt.formulations.packing.pricing import Prices, Pricing
+from jigsaw_opt.formulations.packing.master import Prices, Pricing
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.costs import staircase

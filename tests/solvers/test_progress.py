@@ -33,7 +33,7 @@ from jigsaw_opt.problem import (
 from jigsaw_opt.problem.efficiency import progress_of
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.explanation import explain
-from jigsaw_opt.solvers.infeasibility.placement_feasibility import placement_feasible
+from jigsaw_opt.solvers.infeasibility.conflict import placement_feasible
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.placement.levels import SHAPES, level_plan, multisets
 from jigsaw_opt.solvers.result import Status, StoppedBy

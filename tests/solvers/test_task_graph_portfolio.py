@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from jigsaw_opt.instances.shops import Shop, shop_instance
+from jigsaw_opt.instances.task_graph_sets import Shop, shop_instance
 from jigsaw_opt.problem import Instance, TaskGraphJob
 from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.instance import Horizon, Objective

@@ -11,12 +11,17 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat import reading
-from jigsaw_opt.formulations.cpsat.axis import Axis, ModuloAxis
 from jigsaw_opt.formulations.cpsat.memory import add_memory
 from jigsaw_opt.formulations.cpsat.resources import add_blocks_disjoint, add_transfers_disjoint
 from jigsaw_opt.formulations.cpsat.symmetry import add_order, ordered_names
 from jigsaw_opt.formulations.cpsat.task_graphs import add_task_graph, slots_load
-from jigsaw_opt.formulations.cpsat.variables import InstanceVariables, JobVariables, TaskGraphVariables
+from jigsaw_opt.formulations.cpsat.variables import (
+    Axis,
+    InstanceVariables,
+    JobVariables,
+    ModuloAxis,
+    TaskGraphVariables,
+)
 from jigsaw_opt.formulations.cpsat_model import CpSatRows, new_model
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.loads import Load, add_loads

@@ -7,8 +7,13 @@ from itertools import product
 from math import gcd
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat.axis import Axis, block_size
-from jigsaw_opt.formulations.cpsat.variables import InstanceVariables, JobVariables, TaskGraphVariables
+from jigsaw_opt.formulations.cpsat.variables import (
+    Axis,
+    InstanceVariables,
+    JobVariables,
+    TaskGraphVariables,
+    block_size,
+)
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility, block_us
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.power import PowerCap

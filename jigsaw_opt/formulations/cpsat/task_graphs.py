@@ -9,9 +9,8 @@ from collections.abc import Iterable
 from itertools import combinations, product
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat.axis import Axis, ModuloAxis
 from jigsaw_opt.formulations.cpsat.parts import add_order_of_parts
-from jigsaw_opt.formulations.cpsat.variables import TaskGraphVariables
+from jigsaw_opt.formulations.cpsat.variables import Axis, ModuloAxis, TaskGraphVariables
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.loads import Load
 

@@ -2,23 +2,48 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import inf
 
 from jigsaw_opt.formulations.algebra import AlgebraicModel
-from jigsaw_opt.formulations.ilp_timetable.memory import add_memory
-from jigsaw_opt.formulations.ilp_timetable.presence import Following, add_present_jobs
+from jigsaw_opt.formulations.ilp_timetable.memory import Following, add_memory, add_present_jobs
 from jigsaw_opt.formulations.ilp_timetable.reading import Value, decisions_of
 from jigsaw_opt.formulations.ilp_timetable.resources import add_blocks_disjoint, add_transfers_disjoint
-from jigsaw_opt.formulations.ilp_timetable.symmetry import add_order
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables, time_step
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility
 from jigsaw_opt.formulations.timetable.loads import add_loads
+from jigsaw_opt.formulations.timetable.symmetry import add_order_of_jobs, alike_gpus, alike_servers
 from jigsaw_opt.formulations.timetable.timing import add_job, add_objective
 from jigsaw_opt.formulations.timetable.windows import Window
+from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.timetable import Timetable, assemble
+
+_LARGEST_CODE = 2**12
+"""A list of workers by job is read as one number up to this, from as many of the first jobs as fit into it."""
+
+
+def add_order(model: AlgebraicModel, eligibility: GpuEligibility, jobs: Sequence[JobVariables]) -> None:
+    """Order identical jobs by their ends, and identical servers and the GPUs of a server by their workers.
+
+    `model`: the program, which receives columns and rows.
+
+    Notes
+    -----
+    That one list is lexicographically no smaller than another one is stated of numbers whose digits are the entries.
+    """
+    add_order_of_jobs(model, eligibility, jobs)
+    holders = [job_vars.assigned for job_vars in jobs]
+    for name, pairs in chain(alike_servers(eligibility, jobs), alike_gpus(eligibility, holders)):
+        weight, digits = _LARGEST_CODE, []
+        for first, second, most in pairs:
+            weight //= most + 1
+            if weight > 0:
+                digits.append(weight * (model.total(first) - model.total(second)))
+        model.add(model.total(digits) >= 0, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +110,18 @@ def build(
     if not weighted:
         add_loads(model, eligibility, jobs, objective)
     return IlpTimetable(eligibility, jobs, model, following)
+
+
+def fewest_coefficients(operations: Operations) -> int:
+    """Return how many coefficients the program that `build` makes has at least, so that a huge one is not begun.
+
+    Two blocks of different jobs have two rows of at least two variables on each GPU that both jobs may use.
+    """
+    eligibility = GpuEligibility(operations)
+    blocks: Counter[int] = Counter()
+    of_one_job: Counter[int] = Counter()
+    for job in checking_deadline(operations.jobs):
+        for gpu in eligibility.allowed(job):
+            blocks[gpu] += job.iterations
+            of_one_job[gpu] += job.iterations**2
+    return sum(2 * (count**2 - of_one_job[gpu]) for gpu, count in blocks.items())

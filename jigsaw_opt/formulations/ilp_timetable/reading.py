@@ -9,7 +9,7 @@ from heapq import merge
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from jigsaw_opt.formulations.ilp_timetable.presence import Following
+from jigsaw_opt.formulations.ilp_timetable.memory import Following
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables
 from jigsaw_opt.formulations.timetable.eligibility import GpuEligibility, block_us
 from jigsaw_opt.problem.compiled.timetable import JobDecision

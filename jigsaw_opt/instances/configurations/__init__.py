@@ -6,14 +6,16 @@ full: no mask and no window saves anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 from jigsaw_opt.documents.parsing import parsed
 from jigsaw_opt.instances.architectures import Unit
 from jigsaw_opt.instances.configurations.blocks import USUAL_TOKENS, frozen_parameters, units_of
-from jigsaw_opt.instances.configurations.defaults import DEFAULTS
 from jigsaw_opt.instances.configurations.describing import ModelType
 from jigsaw_opt.instances.configurations.fields import Fields, refuse_others, unread
 from jigsaw_opt.instances.configurations.model_types import MODEL_TYPES
@@ -22,8 +24,9 @@ from jigsaw_opt.instances.profiles import estimate, estimate_layers
 from jigsaw_opt.problem.measured.layers import LayerGraph, chain_edges
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.rules.report import Report, describe, quoted
+from jigsaw_opt.text import Tell, say_nothing
 
-__all__ = ["Configuration", "read_configuration", "read_estimated_layers", "read_model"]
+__all__ = ["Configuration", "defaults", "read_configuration", "read_estimated_layers", "read_model"]
 
 _DTYPES: Mapping[str, int] = {"float32": 4, "float16": 2, "bfloat16": 2}
 _STATE_BYTES = 16
@@ -50,6 +53,17 @@ class Configuration:
         return sum(unit.parameters for unit in self.units)
 
 
+@cache
+def defaults() -> Mapping[str, Mapping[str, int | str | None]]:
+    """Return, by ``model_type``, what keys mean that a configuration leaves out: values of ``transformers`` 5.24.0.
+
+    None is for keys whose value then follows from others: heads of keys and values are as many as heads, and so on.
+    """
+    found: dict[str, dict[str, int | str | None]]
+    found = json.loads(files(__package__).joinpath("defaults.json").read_text(encoding="utf-8"))
+    return found
+
+
 def read_configuration(data: bytes | str, tokens: int | None = None, source: str = "config.json") -> Configuration:
     """Read the configuration of a transformer.
 
@@ -68,7 +82,7 @@ def read_configuration(data: bytes | str, tokens: int | None = None, source: str
                 code="unknown-value",
             )
         else:
-            fields = Fields(tree, DEFAULTS[kind], model_type.aliases, source, report)
+            fields = Fields(tree, defaults()[kind], model_type.aliases, source, report)
             found.append(_read(fields, model_type, tokens))
 
     parsed(data, source, read)
@@ -135,7 +149,7 @@ def read_model(
     tokens: int | None = None,
     segments: int = 6,
     source: str = "config.json",
-    tell: Callable[[str], object] | None = None,
+    tell: Tell = say_nothing,
 ) -> Model:
     """Estimate the model of a configuration, as `profile` estimates; 16 bytes a parameter are held, as Adam needs.
 
@@ -154,7 +168,7 @@ def read_estimated_layers(
     *,
     tokens: int | None = None,
     source: str = "config.json",
-    tell: Callable[[str], object] | None = None,
+    tell: Tell = say_nothing,
 ) -> LayerGraph:
     """Estimate the layers of a configuration, one a unit.
 
@@ -175,11 +189,10 @@ def _told(
     gpus: Mapping[str, GpuType],
     tokens: int | None,
     source: str,
-    tell: Callable[[str], object] | None,
+    tell: Tell,
 ) -> Configuration:
     """Return a configuration when it has been told what is counted and assumed."""
-    if tell is not None:
-        tell(f"{source}: counted as {read.name}, {read.parameters} parameters")
-        for note in (*read.notes, _assumed(gpus, tokens)):
-            tell(f"{source}: {note}")
+    tell(f"{source}: counted as {read.name}, {read.parameters} parameters")
+    for note in (*read.notes, _assumed(gpus, tokens)):
+        tell(f"{source}: {note}")
     return read

@@ -49,11 +49,6 @@ class _PackingRelaxation:
     reduced: Floats
 
 
-def relaxation(model: GroupPacking) -> float:
-    """Return the value of the linear relaxation, made safe: no solution is above it."""
-    return _relax(model).bound
-
-
 def optimum(model: GroupPacking, gap: float = 0.0, nodes: int | None = None) -> SetPackingOutcome:
     """Return the best solution, or one that is good enough.
 
@@ -185,8 +180,8 @@ def group_jobs(
 
 
 def throughput_bound(jobs: Iterable[StagedJob], gpus: int, timing: Timing = "steady") -> float:
-    """Return a bound on the sum of normalised throughputs: the linear relaxation of the set-packing program."""
-    return relaxation(build(_classes(jobs), MOST_JOBS, gpus, timing))
+    """Return a bound on the sum of normalised throughputs: the linear relaxation of the program, made safe."""
+    return _relax(build(_classes(jobs), MOST_JOBS, gpus, timing)).bound
 
 
 def _matched(parts: Counter[Group], gpus: int, timing: Timing) -> Grouping:

@@ -11,8 +11,7 @@ from typing import ClassVar, Literal
 
 from jigsaw_opt.errors import MissingEngineError, TooLargeError, UsageError, argument
 from jigsaw_opt.formulations.algebra import ProgramTooLargeError
-from jigsaw_opt.formulations.ilp_timetable import IlpTimetable, build
-from jigsaw_opt.formulations.ilp_timetable.size import fewest_coefficients
+from jigsaw_opt.formulations.ilp_timetable import IlpTimetable, build, fewest_coefficients
 from jigsaw_opt.formulations.ilp_timetable.variables import objective_step, time_step
 from jigsaw_opt.formulations.timetable.windows import serial_end, serial_limit, windows
 from jigsaw_opt.problem.compiled.operations import Operations, compile_instance

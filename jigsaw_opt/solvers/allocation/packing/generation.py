@@ -24,8 +24,15 @@ from jigsaw_opt.formulations.packing.coscheduling import (
     mean_progress,
     references_us,
 )
-from jigsaw_opt.formulations.packing.master import Column, CoscheduledClasses, ServerPattern, column, master
-from jigsaw_opt.formulations.packing.pricing import Prices, Pricing
+from jigsaw_opt.formulations.packing.master import (
+    Column,
+    CoscheduledClasses,
+    Prices,
+    Pricing,
+    ServerPattern,
+    column,
+    master,
+)
 from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
 from jigsaw_opt.problem.depth import Depth, FreeDepth, FullDepth, StaircaseDepth
 from jigsaw_opt.problem.instance import Instance
