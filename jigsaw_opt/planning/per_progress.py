@@ -256,6 +256,9 @@ class _ProgressSearch:
         self._count, jobs = math.prod(map(len, kinds)), zip(kinds, self._efficiencies, strict=True)
         whole = [own[0] if known is None else altered(own[0], depth=FullDepth()) for own, known in jobs]
         full = self._solve(whole, limits, counts=True, share=2 * _SHARE if self._count == 1 else _SHARE)
+        if full.status is Status.UNKNOWN and not full.failure:
+            # All else is told against full depth, so that it gets half of the limits before anything else is tried.
+            full = self._solve(whole, limits, counts=True, share=1 / 2)
         full_ratio = self.best[0]
         self._tell(self._chosen(kinds, limits))
         (ratio, instance, result, progress), options = self.best, self.options
@@ -378,9 +381,7 @@ class _ProgressSearch:
         values = sorted(share for share in found if share <= top)
         return values, values
 
-    def _bound_at(
-        self, kinds: Sequence[Sequence[Job]], share: Fraction, limits: Limits, share_of_limits: float = _SHARE
-    ) -> Number:
+    def _bound_at(self, kinds: Sequence[Sequence[Job]], share: Fraction, limits: Limits) -> Number:
         """Return a lower bound of the objectives of plans with at least a share of progress; infinity for no plan."""
         result = self._solve(self._limited(kinds, share), limits, counts=all(len(own) == 1 for own in kinds))
         return math.inf if result.status is Status.INFEASIBLE else Fraction(result.bound)

@@ -22,7 +22,7 @@ _FIRST = ("mean_completion_h", "p95_completion_h", "mean_waiting_h", "makespan_h
 _MORE_IS_BETTER = frozenset(
     {"cluster_efficiency", "utilisation", "useful_gpu_hours", "availability", "background_gpu_hours"}
 )
-_NEITHER = frozenset({"jobs", "foreground_jobs", "rounds", "gpu_hours", "mean_gpu_hours"})
+_NEITHER = frozenset({"jobs", "foreground_jobs", "partial_depth_jobs", "rounds", "gpu_hours", "mean_gpu_hours"})
 
 
 def described(policies: Iterable[str]) -> list[tuple[str, str]]:

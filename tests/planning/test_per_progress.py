@@ -13,6 +13,7 @@ import pytest
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.cli import main
+from jigsaw_opt.cli.plans.solve import _below, _cell
 from jigsaw_opt.documents import load_instance, load_plan, save_instance
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.planning import per_progress
@@ -31,7 +32,8 @@ from jigsaw_opt.problem import (
     Server,
 )
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.result import Event, Status, StoppedBy
+from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
+from jigsaw_opt.solvers.solve import solve
 from tests.oracle import optimum
 from tests.random_instances import random_instance, with_progress_limits
 from tests.refusals import refused
@@ -202,6 +204,42 @@ def test_the_choice_of_exchanges_is_that_of_brute_force(
     assert found.bound <= min(ratios) == found.ratio < found.full_ratio  # type: ignore[operator]
     assert check(found.instance, found.result.plan) == () and found.full.objective == found.full_ratio
     assert found.status is Status.OPTIMAL or len(every) > most
+
+
+def test_full_depth_gets_half_of_the_limits_where_its_first_share_finds_no_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shares = list[float | None]()
+
+    def hurried(instance: Instance, method: str, options: Options) -> Result:
+        found = solve(instance, method, options)
+        shares.append(options.work_limit)
+        return replace(found, plan=None, status=Status.UNKNOWN) if len(shares) == 1 else found
+
+    monkeypatch.setattr(per_progress, "solve", hurried)
+    found = solve_per_progress(shared(CALM), options=EFFORT)
+    assert shares[:2] == [5.0, 10.0]
+    assert found.full.plan is not None and found.full_ratio == found.full.objective
+
+
+def test_the_table_rounds_bounds_down_and_says_why_full_depth_has_no_plan(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert [_cell(name, 123_456.75) for name in ("bound", "objective_per_progress")] == ["123456", "123457"]
+    assert [_cell(name, 12.3456789) for name in ("bound", "objective_per_progress")] == ["12.3456", "12.3457"]
+    assert _cell("bound", 18210.0) == "18210" and _cell("bound", 0.0) == "0" and _cell("gap", 0.5) == "50.00 %"
+    tenth = Fraction(1, 10)
+    assert tenth - Fraction(1, 10**15) < Fraction(_below(tenth)) <= tenth < Fraction(float(tenth))
+
+    def none(instance: Instance, method: str, options: Options) -> Result:
+        found = solve(instance, method, options)
+        return replace(found, plan=None, status=Status.UNKNOWN, stopped_by=StoppedBy.TIME)
+
+    monkeypatch.setattr(per_progress, "solve", none)
+    save_instance(shared(CALM), tmp_path / "given.json")
+    assert main(["solve", str(tmp_path / "given.json"), "--per-progress", "--work-limit", "1"]) == 5
+    told = "full depth, in half of the limits: no plan was found; a larger --work-limit or another --seed may find one"
+    assert told in capsys.readouterr().err
 
 
 def test_what_cannot_be_asked_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from dataclasses import replace
 from fractions import Fraction
@@ -26,6 +27,7 @@ from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.engine.simulation import Simulation
 from jigsaw_opt.simulation.results.folder import restore, snapshot
 from jigsaw_opt.simulation.results.metrics import summarise, with_efficiency
+from jigsaw_opt.simulation.results.result import jobs_csv
 from jigsaw_opt.simulation.simulate import simulate
 from tests.refusals import misuse, refuses
 from tests.simulation.cases import Scripted, Watched, run
@@ -80,20 +82,29 @@ def test_models_without_an_efficiency_count_raw_and_are_named_where_a_job_ran_be
     assert run(unknown, Scripted(lambda seen: Decision((whole,)))).raw_models == ()
 
 
+def test_jobs_that_ran_below_full_depth_are_counted_and_marked_however_they_count() -> None:
+    for where in (setting(None), setting(NOISY), setting(None, "raw")):
+        outcome = run(where, HELD)
+        assert summarise(where, outcome).partial_depth_jobs == 2
+        assert [row["partial_depth"] for row in csv.DictReader(jobs_csv(where, outcome).splitlines())] == ["1", "1"]
+    mixed = replace(PAIR, depths=(FullDepth(), StaircaseDepth()))
+    outcome = run(setting(NOISY), Scripted(lambda seen: Decision((mixed,))))
+    assert outcome.partial_jobs == (1,)
+
+
 def test_efficiency_of_the_cluster_is_of_progress() -> None:
     found = [summarise(where, run(where, HELD)).cluster_efficiency for where in (setting(NOISY), setting(NOISY, "raw"))]
-    assert found[0] == pytest.approx(found[1] * 7 / 8)
+    assert found[0] == found[1] * 7 / 8
 
 
 def test_a_snapshot_keeps_which_models_were_counted_raw_and_is_of_one_way_to_count() -> None:
     where = replace(segmented(), restart_us=0).under("jigsaw:depth=free")
     simulation = Simulation(where)
     simulation.run(until_us=60_000_000)
-    names = tuple(simulation.state()["raw_models"])
     data = snapshot(simulation, where.inputs())
-    again = restore(data, Simulation(where), where.inputs(), "s")
-    assert names
-    assert again.close().raw_models == names
+    again, outcome = restore(data, Simulation(where), where.inputs(), "s").close(), simulation.close()
+    assert outcome.raw_models and outcome.partial_jobs
+    assert (again.raw_models, again.partial_jobs) == (outcome.raw_models, outcome.partial_jobs)
     other = replace(where, performance=where.performance.counting("raw"))
     with refuses("mismatch s"):
         restore(data, Simulation(other), other.inputs(), "s")
@@ -155,10 +166,15 @@ def test_depth_by_goodput_makes_at_least_the_progress_of_full_depth(noise: tuple
     full, earned = (summarise(where, run(where, JIGSAW, depth=depth)) for depth in ("full", "goodput"))
     assert full.mean_completion_h is not None
     assert earned.mean_completion_h is not None
+    assert full.mean_waiting_h is not None
+    assert earned.mean_waiting_h is not None
     if noise == (10**9, 10**9):
         assert earned.cluster_efficiency == full.cluster_efficiency
         assert earned.mean_completion_h == full.mean_completion_h
-    else:
-        assert earned.cluster_efficiency > full.cluster_efficiency
-        # Jobs that share GPUs end later, and with middle noise those behind them gain about as much.
-        assert earned.mean_completion_h < full.mean_completion_h * (0.8 if noise == (0, 0) else 1.01)
+        return
+    assert earned.cluster_efficiency > full.cluster_efficiency
+    # Jobs that share GPUs end later, which those behind them outweigh on the mean only where noise is low.
+    assert earned.makespan_h < full.makespan_h
+    assert earned.mean_waiting_h < full.mean_waiting_h
+    if noise == (0, 0):
+        assert earned.mean_completion_h < full.mean_completion_h * 0.8

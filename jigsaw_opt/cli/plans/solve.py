@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
+from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from itertools import starmap
 from pathlib import Path
@@ -256,6 +258,8 @@ def _finish_per_progress(instance: Instance, arguments: argparse.Namespace, foun
             note(f"infeasible: {conflict.message}")
         headers = ("", *(name.replace("_", " ") for name in rows["chosen"]))
         print_table(headers, [(name, *starmap(_cell, row.items())) for name, row in rows.items()])
+        if found.full.status == "unknown" and found.full.stopped_by in ("time", "completed"):
+            note(f"full depth, in half of the limits: {_no_plan(found.full, arguments)}")
         if arguments.offer_exchange and result.plan is not None:
             shown = {name: ", ".join(f"{k}={v}" for k, v in (own or {}).items()) for name, own in exchanges.items()}
             print_table(("job", "exchange"), [(name, told or "whole gradients") for name, told in shown.items()])
@@ -266,16 +270,29 @@ def _finish_per_progress(instance: Instance, arguments: argparse.Namespace, foun
 
 def _figures(of: Result | PerProgress, result: Result, ratio: Fraction | None, bound: Fraction) -> dict[str, Any]:
     share = None if ratio is None or result.objective is None else float(result.objective / ratio)
-    ratios = {"objective_per_progress": None if ratio is None else float(ratio), "bound": float(bound)}
+    ratios = {"objective_per_progress": None if ratio is None else float(ratio), "bound": _below(bound)}
     ends = {"gap": of.gap, "status": of.status, "stopped_by": of.stopped_by, "seconds": round(of.seconds, 3)}
     return {"objective": result.objective, "progress": share, **ratios, **ends}
 
 
+def _below(bound: Fraction) -> float:
+    """Return the largest float that is no more than a lower bound."""
+    near = float(bound)
+    return near if near <= bound else math.nextafter(near, -math.inf)
+
+
 def _cell(name: str, value: object) -> object:
-    """Return a figure as `jigsaw solve` shows it elsewhere: a gap as a percentage, large numbers in whole digits."""
+    """Return a figure as `jigsaw solve` shows it elsewhere: a gap as a percentage, large numbers in whole digits.
+
+    A lower bound is rounded down.
+    """
     if not isinstance(value, float):
         return value
-    return f"{100 * value:.2f} %" if name == "gap" else f"{value:.0f}" if value >= 100_000 else f"{value:.6g}"
+    if name == "gap":
+        return f"{100 * value:.2f} %"
+    exact, rounding = Decimal(value), ROUND_FLOOR if name == "bound" else ROUND_HALF_EVEN
+    rounded = Context(prec=max(6, exact.adjusted() + 1), rounding=rounding).create_decimal(exact)
+    return f"{rounded.normalize():f}"
 
 
 def _fix(arguments: argparse.Namespace, old: Plan | None) -> Fix | None:

@@ -103,7 +103,8 @@ class SimulationOutcome(Kept):
     `end_us`: the time up to which it ran. `jobs`: in the order of the workload. `uses`: whenever the GPUs of a server
     that are held became more or fewer, in order of time; none are held before. `losses`: what failures took from jobs,
     by number; a snapshot has them among the failures. `hindrance`: what keeps a job from ever running, so that the
-    simulation could not end all jobs; else empty. `raw_models`: names of models whose iterations below full depth were
+    simulation could not end all jobs; else empty. `partial_jobs`: numbers of the jobs that ran below full depth at any
+    time. `raw_models`: names of models whose iterations below full depth were
     counted as whole ones, as no efficiency is known or none is to count.
     """
 
@@ -114,6 +115,7 @@ class SimulationOutcome(Kept):
     uses: list[ServerUse] = field(default_factory=list)
     losses: dict[int, Loss] = field(default_factory=dict)
     hindrance: str = ""
+    partial_jobs: tuple[int, ...] = ()
     raw_models: tuple[str, ...] = ()
 
     def held_us(self) -> Counter[int]:

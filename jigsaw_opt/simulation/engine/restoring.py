@@ -59,7 +59,7 @@ def _shape(setting: Setting, limits: NumberLimits, idle_rounds: int) -> Shape:
         trigger=Trigger.shape(limits),
         books=EventLog.shape(limits),
         idle_rounds=whole(idle_rounds),
-        raw_models=listed({"enum": sorted({job.model for job in setting.workload.jobs})}),
+        partial=listed(fields(job=limits.job, is_raw={"type": "boolean"})),
         scheduler=ANYTHING,
         **failures,
         **held,

@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from jigsaw_opt.problem.depth import FullDepth
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.link_routes import LinkRoutes
 from jigsaw_opt.scheduling.performance import Contention, Speed
@@ -104,8 +105,8 @@ class RunningShares:
     """The shares that run, each with how much longer its exchanges take because of the others.
 
     `shares`: the factor of each share, which links that are up join; who changes them asks for new speeds. `running`:
-    the jobs of the shares by number. `raw_models`: names of models of which jobs have run below full depth, and nobody
-    knows what such iterations are worth.
+    the jobs of the shares by number. `partial`: jobs that have run below full depth, by number, and whether nobody knew
+    what their iterations are worth.
     """
 
     def __init__(self, setting: Setting) -> None:
@@ -116,7 +117,7 @@ class RunningShares:
         self._contention: Contention | None = detours if setting.contention is None else setting.contention
         self.shares: dict[Share, float] = {}
         self.running: dict[int, Running] = {}
-        self.raw_models: dict[str, None] = {}
+        self.partial: dict[int, bool] = {}
         self.dead: frozenset[int] = frozenset()
 
     def next_us(self) -> int | None:
@@ -169,8 +170,8 @@ class RunningShares:
             require(speed.rate > 0, when, f"job {name!r} has no speed")
             require(speed.until is None or speed.until > one.active.done, when, f"the speed of job {name!r} is over")
             one.speed = speed.stretched(self.shares[share])
-            if speed.is_raw:
-                self.raw_models[one.active.job.model] = None
+            if share.depth(one.active.index) != FullDepth():
+                self.partial[one.active.index] = self.partial.get(one.active.index, False) or speed.is_raw
             self._count += 1
             one.timer = self._count
             heapq.heappush(self._timers, (one.next_us(), one.active.index, one.timer))

@@ -101,7 +101,9 @@ class Simulation:
         self._failing.check(self._event_log.held.at(self.now_us), self.outcome.losses, self.now_us)
         self.outcome.jobs.sort(key=lambda record: record.index)
         self.outcome.end_us = self.now_us
-        self.outcome.raw_models = tuple(self._under_way.raw_models)
+        partial, jobs = self._under_way.partial, self.setting.workload.jobs
+        self.outcome.partial_jobs = tuple(sorted(partial))
+        self.outcome.raw_models = tuple(dict.fromkeys(jobs[k].model for k, is_raw in partial.items() if is_raw))
         return self.outcome
 
     # Putting aside ------------------------------------------------------------------------------------------
@@ -123,7 +125,7 @@ class Simulation:
             "trigger": self._trigger.plain(),
             "books": self._event_log.plain(),
             "idle_rounds": self._idle_rounds,
-            "raw_models": list(self._under_way.raw_models),
+            "partial": [{"job": index, "is_raw": is_raw} for index, is_raw in self._under_way.partial.items()],
             "scheduler": self._policy.state(),
             **({"held": [[k, self._statistics[k].crowd_before] for k in held]} if self._arrivals.constrained else {}),
             **self._failing.plain(self._under_way, self._event_log),
@@ -173,7 +175,7 @@ class Simulation:
             active = self._active[tree["job"]]
             times = tree["start_us"], tree["settled_us"]
             self._under_way.running[active.index] = Running.begun(active, self.setting, active.done, *times)
-        self._under_way.raw_models = dict.fromkeys(state["raw_models"])
+        self._under_way.partial = {one["job"]: one["is_raw"] for one in state["partial"]}
         self._under_way.begin(shares, self.now_us)
 
     # Time ---------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from jigsaw_opt.simulation.engine.setting import Setting
 from jigsaw_opt.simulation.engine.simulation import Simulation
 from jigsaw_opt.simulation.results.result import SimulationResult, jobs_csv, result_of, rounds_csv, summary_json
 
-_FORMAT = "jigsaw-snapshot/6"
+_FORMAT = "jigsaw-snapshot/7"
 _SHAPE = fields(
     format={"const": _FORMAT}, inputs=TEXT, state_sha256=TEXT, time_us=whole(), ended=whole(), state=ANYTHING
 )

@@ -43,7 +43,8 @@ class SimulationSummary:
     last of a job, or where the simulation was stopped. `gpu_hours, mean_gpu_hours`: GPU-hours held, in all and a job
     submitted. `utilisation`: GPU time held as a share of that of the cluster, from the first submission to the end.
     `cluster_efficiency`: work done, in GPU time that it takes alone at full depth, as a share of the cluster's; what an
-    iteration below full depth counts for, the setting's `efficiency` says.
+    iteration below full depth counts for, the setting's `efficiency` says. `partial_depth_jobs`: jobs that ran below
+    full depth at any time.
     `worst_fairness, unfair_share`: greatest finish-time fairness of a job, and the share of the jobs with more than 1.
     `restarts, mean_restarts`: starts of jobs on other GPUs or after a wait but their first ones, in all and a job
     submitted. `rounds`: how often the policy was asked. `median_policy_ms, p95_policy_ms`: CPU time of the policy in a
@@ -82,6 +83,7 @@ class SimulationSummary:
     cluster_efficiency: float = _told(
         "cluster efficiency", "share", "work done, in GPU time that it takes alone with whole backward passes, of all"
     )
+    partial_depth_jobs: int = _told("jobs below full depth", "", "that ran below full depth at any time")
     worst_fairness: float | None = _told(
         "worst fairness", "", "greatest time of a job by that on a fair share of the cluster; above 1 is unfair"
     )
@@ -171,6 +173,7 @@ def summarise(setting: Setting, outcome: SimulationOutcome) -> SimulationSummary
         mean_gpu_hours=held_us / _HOUR_US / max(1, len(outcome.jobs)),
         utilisation=held_us / capacity_us,
         cluster_efficiency=sum(_credit_us(setting, record) for record in outcome.jobs) / capacity_us,
+        partial_depth_jobs=len(outcome.partial_jobs),
         worst_fairness=max(ratios, default=None),
         unfair_share=_mean([float(ratio > 1) for ratio in ratios]),
         restarts=restarts,

@@ -137,6 +137,7 @@ class _JobRow(NamedTuple):
     loss: Loss
     held_us: int
     placed: tuple[str, str]
+    partial: bool
 
     def of_ended(self, measure: Callable[[Setting, JobRecord], object]) -> object:
         """Return a measure of a job that has ended, and None of others."""
@@ -161,6 +162,7 @@ _JOBS: Mapping[str, Callable[[_JobRow], object]] = {
     "slowdown": lambda row: row.of_ended(run_slowdown),
     "failure_stops": lambda row: row.loss.stops,
     "lost_gpu_s": lambda row: row.loss.gpu_us,
+    "partial_depth": lambda row: int(row.partial),
     "servers": lambda row: row.placed[0],
     "held_gpus": lambda row: row.placed[1],
 }
@@ -168,11 +170,11 @@ _JOBS: Mapping[str, Callable[[_JobRow], object]] = {
 
 
 def _job_rows(setting: Setting, outcome: SimulationOutcome) -> _Rows:
-    held, placed = outcome.held_us(), _placed(setting, outcome)
+    held, placed, partial = outcome.held_us(), _placed(setting, outcome), frozenset(outcome.partial_jobs)
     for record in outcome.jobs:
         k = record.index
         job, loss = setting.workload.jobs[k], outcome.losses.get(k, Loss())
-        row = _JobRow(setting, record, job, loss, held[k], placed.get(k, ("", "")))
+        row = _JobRow(setting, record, job, loss, held[k], placed.get(k, ("", "")), k in partial)
         yield tuple(column(row) for column in _JOBS.values())
 
 
