@@ -17,7 +17,9 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256, load_instance
 from jigsaw_opt.documents.readers.profiles.deeppool import read_deeppool_runs
 from jigsaw_opt.instances import load
-from jigsaw_opt.planning.burst import BurstSetting, burst_instance, exact_plan, profiled_costs
+from jigsaw_opt.planning.burst.exact import fastest_plan
+from jigsaw_opt.planning.burst.instance import burst_instance
+from jigsaw_opt.planning.burst.profiled import BurstSetting, profiled_costs
 from jigsaw_opt.planning.fill import fill as filled
 from jigsaw_opt.planning.pipeline.costs import PipelineCosts
 from jigsaw_opt.planning.pipeline.named import ORDERS
@@ -209,7 +211,8 @@ def pipelines() -> bytes:
 def fill() -> bytes:
     """A burst of VGG, 10 % slower than it could be, with jobs of one GPU in its holes."""
     runs = read_deeppool_runs(shared("pipeline/deeppool/A100_vgg.prof").read_bytes())
-    burst = burst_instance(exact_plan(profiled_costs(runs, BurstSetting(8, 64, 266_000)), 2.0), "vgg", "cyclic")
+    chosen = fastest_plan(profiled_costs(runs, BurstSetting(8, 64, 266_000)), 2.0, "exact")
+    burst = burst_instance(chosen, "vgg", "cyclic")
     piece = TaskGraph((Slot("gpu"),), (TaskGraphBlock("piece", ("gpu",), {"gpu": 500}),))
     pieces = tuple(TaskGraphJob(f"one{gpu}", piece, 1) for gpu in range(8))
     own = burst.jobs[0].name

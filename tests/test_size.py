@@ -15,7 +15,7 @@ CODE = {
     "executor": (8_008, "models, exchange, ways of partial training, pipelines, profiles and replay with PyTorch"),
     "formulations": (3_705, "the ILP, the CP-SAT models, and the programs of Gavel, Sia, Muri and packing"),
     "instances": (2_365, "families, bundled sets and best known values"),
-    "planning": (6_375, "partition, pipelines, burst, fill, shifts and objective over progress, each with its bound"),
+    "planning": (6_354, "partition, pipelines, burst, fill, shifts and objective over progress, each with its bound"),
     "problem": (3_903, "what there is: clusters, models, jobs, plans, workloads and their exact costs"),
     "routing": (360, "routes round failures, and what they deliver"),
     "scheduling": (6_715, "policies and their placement, performance models, the live scheduler"),

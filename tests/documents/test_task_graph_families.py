@@ -12,7 +12,8 @@ from jsonschema import Draft202012Validator
 
 from jigsaw_opt.documents import decode_instance, encode_instance, instance_sha256, schema
 from jigsaw_opt.documents.readers.profiles.burst_costs import BurstCosts, BurstLayer, LayerOption
-from jigsaw_opt.planning.burst import burst_instance, exact_plan
+from jigsaw_opt.planning.burst.exact import fastest_plan
+from jigsaw_opt.planning.burst.instance import burst_instance
 from jigsaw_opt.planning.pipeline.asynchronous import asynchronous
 from jigsaw_opt.planning.pipeline.costs import AsyncStage, PipelineCosts
 from jigsaw_opt.planning.pipeline.orders import PipelineLayout
@@ -40,7 +41,7 @@ def burst() -> Instance:
         BurstLayer("a", 50.0, (LayerOption(2, 50.0, 20.0, 30.0, 5.0),)),
         BurstLayer("b", 40.0, (LayerOption(1, 40.0, 20.0, 20.0, 0.0),), ((8.0,),)),
     )
-    return burst_instance(exact_plan(BurstCosts(2, layers), 10.0), "p", "finite")
+    return burst_instance(fastest_plan(BurstCosts(2, layers), 10.0, "exact"), "p", "finite")
 
 
 def shape_of(instance: Instance) -> Any:

@@ -29,7 +29,8 @@ from jigsaw_opt.executor.pipeline.own_stages import stage_modules
 from jigsaw_opt.executor.pipeline.timed_stage import recomputed
 from jigsaw_opt.executor.processes import run_group
 from jigsaw_opt.executor.schedules.request import ReplayRequest
-from jigsaw_opt.planning.burst import burst_instance, exact_plan
+from jigsaw_opt.planning.burst.exact import fastest_plan
+from jigsaw_opt.planning.burst.instance import burst_instance
 from jigsaw_opt.problem import Instance
 from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges
 from jigsaw_opt.problem.task_graph import BurstFamily, TaskGraphJob
@@ -219,7 +220,7 @@ def costs() -> dict[str, Any]:
 
 
 def instance() -> Instance:
-    plan = exact_plan(read_burst_costs(json.dumps(costs())), 100.0)
+    plan = fastest_plan(read_burst_costs(json.dumps(costs())), 100.0, "exact")
     return burst_instance(plan, "burst", "finite")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -17,22 +18,18 @@ from jigsaw_opt.documents import add_job
 from jigsaw_opt.documents.readers.profiles.burst_costs import BurstCosts, BurstLayer, LayerOption, read_burst_costs
 from jigsaw_opt.documents.readers.profiles.deeppool import read_deeppool_runs
 from jigsaw_opt.errors import InfeasibleError, UsageError
-from jigsaw_opt.planning.burst import (
-    BurstPlan,
-    BurstSetting,
-    budget_plan,
-    burst_instance,
-    exact_plan,
-    measured_costs,
-    profiled_costs,
-    widest_plan,
-)
-from jigsaw_opt.planning.burst.burst import BurstVariant
+from jigsaw_opt.planning.burst.exact import fastest_plan
+from jigsaw_opt.planning.burst.instance import burst_instance
+from jigsaw_opt.planning.burst.plan import BurstPlan, BurstVariant, widest_plan
+from jigsaw_opt.planning.burst.profiled import BurstSetting, measured_costs, profiled_costs
 from jigsaw_opt.problem.instance import Horizon
 from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges
 from jigsaw_opt.problem.task_graph import Slot, TaskGraph, TaskGraphBlock, TaskGraphJob
 from jigsaw_opt.solvers.options import Options
 from tests.refusals import fails, misuse, refuses
+
+exact_plan = partial(fastest_plan, variant="exact")
+budget_plan = partial(fastest_plan, variant="budget")
 
 
 def random_costs(seed: int) -> BurstCosts:

@@ -195,7 +195,7 @@ def test_ratios_are_those_of_brute_force() -> None:
     assert plan is not None
     alone = [job.cycle_us for job in repeated_jobs(operations, spread, plan)]
     assert alone == [700, 300]
-    found = best_ratios(instance, alone, Options(work_limit=50, threads=1), most=3, solver="cpsat")
+    found = best_ratios(instance, alone, Options(work_limit=50, threads=1), most=3)
     values = {}
     for ratios in ((1, 1), (1, 2), (2, 1), (1, 3), (3, 1), (2, 3), (3, 2)):
         each = solve(with_ratios(instance, ratios), "cpsat", Options(work_limit=5, threads=1))
@@ -203,7 +203,7 @@ def test_ratios_are_those_of_brute_force() -> None:
         values[ratios] = sum(each.bound / (a * us) for a, us in zip(ratios, alone, strict=True)) / 2
     assert found.best.value == pytest.approx(min(values.values()))
     assert found.plain.value == found.plain_bound == pytest.approx(values[1, 1])
-    assert (found.status, found.vectors) == ("optimal", 7)
+    assert found.status == "optimal"
     assert not check(found.best.instance, found.best.plan)
 
 

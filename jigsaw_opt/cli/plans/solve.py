@@ -83,13 +83,11 @@ def run(arguments: argparse.Namespace) -> int:
         options = _options(arguments, engine_log)
         instance = instance_from(arguments.instance)
         if arguments.per_progress:
-            exchanges = [*map(_exchange, arguments.offer_exchange)]
+            offers = [*map(_exchange, arguments.offer_exchange)]
             return searched(
                 arguments,
                 options,
-                lambda report: solve_per_progress(
-                    instance, arguments.solver, options, exchanges=exchanges, on_event=report
-                ),
+                lambda show: solve_per_progress(instance, arguments.solver, options, exchanges=offers, on_event=show),
                 lambda found: _finish_per_progress(instance, arguments, found),
                 options.time_limit,
             )

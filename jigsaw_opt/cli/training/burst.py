@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from jigsaw_opt.documents.readers.profiles.burst_costs import BurstCosts
     from jigsaw_opt.documents.readers.profiles.deeppool import ProfiledLayer
-    from jigsaw_opt.planning.burst import BurstPlan
+    from jigsaw_opt.planning.burst.plan import BurstPlan
     from jigsaw_opt.problem.measured.layers import LayerGraph
 
 
@@ -75,7 +75,7 @@ def _source(paths: list[Path]) -> BurstCosts | list[LayerGraph] | Mapping[int, S
 
 
 def _document(plan: BurstPlan, variant: str, limit: float) -> dict[str, Any]:
-    from jigsaw_opt.planning.burst import widest_plan
+    from jigsaw_opt.planning.burst.plan import widest_plan
 
     names = ("job_amplification", "idle_share", "gpus_per_layer", "layer_us")
     return {
@@ -92,11 +92,10 @@ def _document(plan: BurstPlan, variant: str, limit: float) -> dict[str, Any]:
 
 
 def _print(plan: BurstPlan, document: dict[str, Any]) -> None:
+    columns = zip(plan.costs.layers, plan.gpus_per_layer, plan.layer_us, plan.amplifications, strict=True)
     rows = [
         (at, layer.name, gpus, f"{time:.1f}", None if value is None else f"{value:.3f}")
-        for at, (layer, gpus, time, value) in enumerate(
-            zip(plan.costs.layers, plan.gpus_per_layer, plan.layer_us, plan.amplifications, strict=True)
-        )
+        for at, (layer, gpus, time, value) in enumerate(columns)
     ]
     headers = ("layer", "kind", "GPUs", "us", "amplification")
     print_table(headers, rows, right={*headers} - {"kind"})

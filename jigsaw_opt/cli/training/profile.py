@@ -128,9 +128,7 @@ def _tell(measured: ModelProfile, lacks_entry: bool) -> None:
 
 
 def _cuts(text: str | None) -> list[str] | int | None:
-    if text is None:
-        return None
-    return int(text) if text.isdecimal() else text.split(",")
+    return None if text is None else int(text) if text.isdecimal() else text.split(",")
 
 
 def _check(arguments: argparse.Namespace) -> None:

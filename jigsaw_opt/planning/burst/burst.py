@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import ceil
-from typing import Literal
 
 from jigsaw_opt.arguments import typed
 from jigsaw_opt.documents.readers.profiles.burst_costs import BurstCosts
 from jigsaw_opt.documents.readers.profiles.deeppool import ProfiledLayer
 from jigsaw_opt.errors import UsageError, argument, missing_option, not_together
-from jigsaw_opt.planning.burst.exact import budget_plan, exact_plan
+from jigsaw_opt.planning.burst.exact import fastest_plan
 from jigsaw_opt.planning.burst.instance import burst_instance
-from jigsaw_opt.planning.burst.plan import BurstPlan
+from jigsaw_opt.planning.burst.plan import BurstPlan, BurstVariant
 from jigsaw_opt.planning.burst.profiled import BurstSetting, measured_costs, profiled_costs
 from jigsaw_opt.planning.planned import Planned
 from jigsaw_opt.problem.instance import Horizon
@@ -21,7 +20,6 @@ from jigsaw_opt.solvers.bounds import Proof
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 
-BurstVariant = Literal["exact", "budget"]
 _ROUNDING_US = 3
 """By so much, at most, a layer of the instance is shorter than its costs: two moves and two passes are rounded by half
 a microsecond each, and the exchange by one."""
@@ -72,7 +70,7 @@ def burst(
         No plan keeps the limit.
     """
     costs = _costs(source, gpus, global_batch, bandwidth)
-    chosen = {"exact": exact_plan, "budget": budget_plan}[variant](costs, limit)
+    chosen = fastest_plan(costs, limit, variant)
     bound = max(1, ceil(chosen.iteration_us - _ROUNDING_US * len(costs.layers) - 1e-6))
     instance = burst_instance(chosen, "burst", horizon)
     sentence = "no path through the options of the layers is faster, and rounding to microseconds gains no more"

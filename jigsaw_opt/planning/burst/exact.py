@@ -8,17 +8,7 @@ from math import inf
 
 from jigsaw_opt.documents.readers.profiles.burst_costs import BurstCosts, BurstLayer
 from jigsaw_opt.errors import InfeasibleError
-from jigsaw_opt.planning.burst.plan import BurstPlan, amplification, layer_us, require_limit, within
-
-
-def exact_plan(costs: BurstCosts, limit: float) -> BurstPlan:
-    """Return the plan of least iteration time, then GPU time, that keeps every layer's amplification limit.
-
-    What a layer takes, and so its amplification, follows from its option and that of the layer before. So the best plan
-    is a shortest path through the options, from layer to layer, without the steps that break the limit.
-    """
-    require_limit(limit)
-    return _fastest(costs, limit, inf)
+from jigsaw_opt.planning.burst.plan import BurstPlan, BurstVariant, amplification, layer_us, require_limit, within
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +33,19 @@ class _Rest:
     frugal: tuple[float, float] = (inf, inf)
 
 
-def budget_plan(costs: BurstCosts, limit: float) -> BurstPlan:
-    """Return the plan of least iteration time, then GPU time, that keeps the job's amplification limit.
+def fastest_plan(costs: BurstCosts, allowed: float, variant: BurstVariant) -> BurstPlan:
+    """Return the plan of least iteration time, then GPU time, that keeps a limit of amplification.
 
-    That is the GPU time of all layers over their time on one GPU: a layer may be above the limit where others make up
-    for it.
-    """
-    require_limit(limit)
-    return _fastest(costs, inf, limit)
-
-
-def _fastest(costs: BurstCosts, limit: float, job_limit: float) -> BurstPlan:
-    """Return the fastest plan whose layers keep a limit each, and all together one.
+    ``exact``: every layer keeps it. What a layer takes, and so its amplification, follows from its option and that of
+    the layer before. So the best plan is a shortest path through the options, from layer to layer, without the steps
+    that break the limit. ``budget``: the GPU time of all layers over their time on one GPU keeps it. A layer may be
+    above the limit where others make up for it.
 
     For each option of a layer all ways there are kept of which none is both faster and cheaper, as far as they can be
     completed within the budget and in less time than the best plan so far; without a budget, that is the fastest one.
     """
+    require_limit(allowed)
+    limit, job_limit = (allowed, inf) if variant == "exact" else (inf, allowed)
     budget = job_limit * costs.single_gpu_us if job_limit < inf else inf
     fronts, best = [[_Way(0.0, 0.0, 0, None)]], inf
     for at, (layer, rests) in enumerate(zip(costs.layers, _rests(costs, limit), strict=True)):

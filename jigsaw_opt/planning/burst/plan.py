@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
+from typing import Literal
 
 from jigsaw_opt.documents.readers.profiles.burst_costs import BurstCosts, BurstLayer, LayerOption
 from jigsaw_opt.errors import out_of_range
 
+BurstVariant = Literal["exact", "budget"]
 _SHORT_US = 300.0
 """Layers of at most so many microseconds on one GPU are under no limit, as in the released planner."""
 _TOLERANCE = 1e-9

@@ -75,21 +75,15 @@ class StageTable:
         def column(table: Table) -> tuple[int, ...]:
             return tuple(int(table[span]) for span in spans)
 
-        forward, backward = column(self.forward_us), column(self.backward_us)
-        kept, given = column(self.activation_bytes), column(self.received_bytes)
-        again = cut.recomputes
         costs = PipelineCosts(
-            forward,
-            tuple(b + f * more for f, b, more in zip(forward, backward, again, strict=True)),
+            column(self.forward_us),
+            column(self.backward_us),
             column(self.weight_us) if split else (),
             tuple(int(self.transfer_us[end]) for end in cut.ends[:-1]),
             tuple(int(self.sent_bytes[end]) for end in cut.ends[:-1]),
             column(self.static_bytes),
-            tuple(small if more else large for small, large, more in zip(given, kept, again, strict=True)),
-            recomputed_bytes=tuple(max(1, large) * more for large, more in zip(kept, again, strict=True))
-            if any(again)
-            else (),
-        )
+            column(self.activation_bytes),
+        ).recomputing(cut.recomputes, column(self.received_bytes))
         if self.choices.first_stage == "whole":
             costs = costs.first_whole()
         return PipelineProblem(costs, self.configuration.layout, self.choices.memory)

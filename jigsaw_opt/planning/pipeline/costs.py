@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from math import ceil
 
@@ -70,6 +70,23 @@ class PipelineCosts:
             self, backward_us=(0, *self.backward_us[1:]), weight_us=(whole, *self.weight_us[1:]), weight_bytes=held
         )
 
+    def recomputing(self, again: Sequence[bool], given: Sequence[int]) -> PipelineCosts:
+        """Return the costs where some stages compute their activations again.
+
+        Such a stage repeats its forward pass when the backward pass begins, and until then holds its input alone.
+
+        `given`: for each stage, the bytes of its input for a micro-batch.
+        """
+        if not any(again):
+            return self
+        forward, kept = self.forward_us, self.activation_bytes
+        return replace(
+            self,
+            backward_us=tuple(b + f * more for f, b, more in zip(forward, self.backward_us, again, strict=True)),
+            activation_bytes=tuple(own if more else held for own, held, more in zip(given, kept, again, strict=True)),
+            recomputed_bytes=tuple(max(1, held) * more for held, more in zip(kept, again, strict=True)),
+        )
+
     def combined(self) -> PipelineCosts:
         """Return the costs of backward passes that are not split: both gradients are there at their end."""
         whole = tuple(map(sum, zip(self.backward_us, self.weight_us, strict=True))) if self.weight_us else ()
@@ -106,29 +123,18 @@ def costs_of(partition: Partition) -> PipelineCosts:
         )
     weights = [stage.weight_us for stage in stages if stage.weight_us is not None]
     parts = tuple(weights) if len(weights) == len(stages) else ()
-    again = [stage.recompute for stage in stages]
     sent = [0, *(stage.output_bytes for stage in stages[:-1])]
     given = [received + (stage.input_bytes or 0) for stage, received in zip(stages, sent, strict=True)]
-    return PipelineCosts(
+    costs = PipelineCosts(
         tuple(stage.forward_us for stage in stages),
-        tuple(
-            # A stage that recomputes repeats its forward pass when the backward pass begins, and until then holds its
-            # input alone.
-            stage.backward_us - part + stage.forward_us * stage.recompute
-            for stage, part in zip(stages, parts or [0] * len(stages), strict=True)
-        ),
+        tuple(stage.backward_us - part for stage, part in zip(stages, parts or [0] * len(stages), strict=True)),
         parts,
         tuple(_transfer_us(partition, number) for number in range(len(stages) - 1)),
         tuple(stage.output_bytes for stage in stages[:-1]),
         tuple(stage.parameter_bytes + stage.state_bytes for stage in stages),
-        tuple(
-            received if stage.recompute else stage.activation_bytes
-            for stage, received in zip(stages, given, strict=True)
-        ),
-        recomputed_bytes=tuple(max(1, stage.activation_bytes) * stage.recompute for stage in stages)
-        if any(again)
-        else (),
+        tuple(stage.activation_bytes for stage in stages),
     )
+    return costs.recomputing([stage.recompute for stage in stages], given)
 
 
 def async_stages(partition: Partition) -> list[AsyncStage]:

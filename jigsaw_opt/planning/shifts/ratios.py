@@ -57,16 +57,13 @@ class RatioResult:
     """The result of the search over ratios.
 
     `plain`: all ratios 1: the common period. `plain_bound`: no plan with these ratios has a smaller value. `bound`: no
-    plan with ratios up to the largest allowed has a smaller value. `vectors, asked`: vectors of ratios, and how often
-    one was solved.
+    plan with ratios up to the largest allowed has a smaller value.
     """
 
     plain: RatioPlan
     plain_bound: float
     best: RatioPlan
     bound: float
-    vectors: int
-    asked: int
 
     @property
     def status(self) -> Literal["optimal", "feasible"]:
@@ -85,7 +82,6 @@ def best_ratios(
     alone_us: Sequence[float],
     options: Options,
     most: int = 4,
-    solver: str = "auto",
     start: Plan | None = None,
 ) -> RatioResult:
     """Search the ratios up to `most` of the least mean slow-down.
@@ -98,22 +94,21 @@ def best_ratios(
         raise UsageError(
             f"ratios up to {most} of {len(instance.jobs)} jobs are more than {_MOST_VECTORS} vectors", code="too-large"
         )
-    search = _RatioSearch(instance, alone_us, Limits.of(options, "a search of ratios"), solver)
+    search = _RatioSearch(instance, alone_us, Limits.of(options, "a search of ratios"))
     plain = search.first(start)
     plain_bound = search.bounds[plain.ratios]
     search.enter(most)
     search.run()
-    return RatioResult(plain, plain_bound, search.best, search.bound(), len(search.bounds), search.asked)
+    return RatioResult(plain, plain_bound, search.best, search.bound())
 
 
 class _RatioSearch:
     """Vectors are solved in the order of how often they have been tried, then of their bounds."""
 
-    def __init__(self, instance: Instance, alone_us: Sequence[float], limits: Limits, solver: str) -> None:
-        self.instance, self.alone_us, self.limits, self.solver = instance, tuple(alone_us), limits, solver
+    def __init__(self, instance: Instance, alone_us: Sequence[float], limits: Limits) -> None:
+        self.instance, self.alone_us, self.limits = instance, tuple(alone_us), limits
         self.bounds: dict[Ratios, float] = {}
         self.tries: dict[Ratios, int] = {}
-        self.asked = 0
         self.best: RatioPlan
 
     def first(self, start: Plan | None) -> RatioPlan:
@@ -170,11 +165,10 @@ class _RatioSearch:
         return sum(slowdowns) / len(ratios)
 
     def _attempt(self, ratios: Ratios, share: float) -> RatioPlan | None:
-        self.asked += 1
         self.tries[ratios] = self.tries.get(ratios, 0) + 1
         instance = with_ratios(self.instance, ratios)
         share = min(1.0, share)
-        result = solve(instance, self.solver, self.limits.part(share))
+        result = solve(instance, "auto", self.limits.part(share))
         self.limits.charge(share, result.status is Status.OPTIMAL)
         infeasible = result.status is Status.INFEASIBLE
         proven = math.inf if infeasible else self._value(ratios, result.bound)
