@@ -1,5 +1,5 @@
 // The map: racks as stacks of servers, a server as a row of GPUs; a click or Enter opens the job of a GPU.
-const map = $("map"), pen = map.getContext("2d"), HIGHEST = 640, STACK = 16, LABEL = 15, GAP = 10, SLICE = 4000;
+const map = $("map"), pen = map.getContext("2d"), HIGHEST = 640, STACK = 16, LABEL = 15, GAP = 10, SLICE = 20000;
 const plan = { places: [], size: 0, key: "", drawn: new Int32Array(0) };
 let chosen = -1, lit = -1, frame = 0;
 
@@ -77,7 +77,7 @@ function draw() {
     const x = places[k][0] + (gpu - seen.servers.first[k]) * size, y = places[k][1];
     drawn[gpu] = look;
     left--;
-    pen.clearRect(x, y, side, side);
+    if (dim) pen.clearRect(x, y, side, side);
     pen.globalAlpha = dim ? 0.35 : 1;
     pen.fillStyle = colours[first];
     pen.fillRect(x, y, side, side);
