@@ -21,7 +21,7 @@ CODE = {
     "scheduling": (6_715, "policies and their placement, performance models, the live scheduler"),
     "serving": (2_087, "the HTTP service over a live scheduler, what it keeps, its page, and a client of Slurm"),
     "simulation": (3_166, "inputs, engine, prediction and results"),
-    "solvers": (20_890, "bounds, generators, searches, exact engines, explanations, sessions: the largest"),
+    "solvers": (20_861, "bounds, generators, searches, exact engines, explanations, sessions: the largest"),
     "sweeps": (1_773, "parallel runs that survive a kill, and the bench"),
     "system": (570, "files, clocks, signals, processes, and code of others"),
     "views": (1_858, "pictures, HTML pages and their words, and the formats of other programs"),

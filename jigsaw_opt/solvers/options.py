@@ -178,6 +178,11 @@ class Options:
         return _GRACE_SECONDS + _GRACE_SHARE * (self.time_limit or 0.0)
 
     @property
+    def limited(self) -> bool:
+        """Return whether time or work is limited."""
+        return self.time_limit is not None or self.work_limit is not None
+
+    @property
     def clocked(self) -> bool:
         """Return whether a clock alone limits the solve, so that plans may differ from run to run."""
         return self.time_limit is not None and self.work_limit is None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from jigsaw_opt.problem.clock import check_deadline, checking_deadline
-from jigsaw_opt.problem.cluster import Channel
+from jigsaw_opt.problem.cluster import Channel, Link
 from jigsaw_opt.problem.compiled import critical
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.problem.costs import deepest_level
@@ -48,6 +48,13 @@ class JobClass:
         if channel not in self.exchanges:
             self.exchanges[channel] = critical.exchange_over(job, channel)
         return self.exchanges[channel]
+
+    def channel_over(self, links: Sequence[Link]) -> Channel:
+        """Return a channel that is no slower than the best one over any of some links, for a job that has a ring."""
+        assert self.ring is not None, "only jobs that have a ring are asked"
+        # No link of the set is better than the best rate together with the least latency.
+        rate = min(self.ring.rate, max(link.bandwidth for link in links))
+        return Channel((), rate, max(self.ring.latency_us, min(link.latency_us for link in links)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from jigsaw_opt.problem.instance import Instance, in_a_period
 from jigsaw_opt.problem.plan import JobPlan, Plan, TaskGraphJobPlan
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.phased.phases import Gpus, Timing
-from jigsaw_opt.solvers.phased.rates.model import kind_of
 from jigsaw_opt.solvers.phased.shelves import sharing_groups
+from jigsaw_opt.solvers.placement.layout import kind_of
 
 
 class SideBySide:

@@ -94,7 +94,6 @@ def _candidates(solve_state: SolveState, timer: PhaseTimer, placed: list[PlacedG
     that all may move. Beside task-graph jobs, whose memory keeps more of them apart, it says little of either.
     """
     instance, options, bound = solve_state.operations.instance, solve_state.options, solve_state.bound
-    limited = options.time_limit is not None or options.work_limit is not None
     # Each round has its own source of random numbers, so that what it finds does not depend on how far others came.
     rounds = (partial(_searched, instance, timer, random.Random(f"{options.seed} {k}"), placed) for k in count())
     if instance.objective != "makespan" or instance.task_graph_jobs:
@@ -105,7 +104,7 @@ def _candidates(solve_state: SolveState, timer: PhaseTimer, placed: list[PlacedG
                     placed.append(one)
                 yield one
     for placing in _PLACINGS:
-        if placing[0] != "auto" or limited:
+        if placing[0] != "auto" or options.limited:
             with suppress(UntimedError):  # Other placements may have cyclic plans of all phases.
                 for one in _placed(instance, timer, placing):
                     placed.append(one)
@@ -117,7 +116,7 @@ def _candidates(solve_state: SolveState, timer: PhaseTimer, placed: list[PlacedG
         yield one
     for more in islice(rounds, _ROUNDS):
         yield from more()
-    if limited:
+    if options.limited:
         yield from _more(instance, timer, rounds, bound)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from jigsaw_opt.problem.clock import check_deadline, checking_deadline
-from jigsaw_opt.problem.cluster import Channel
+from jigsaw_opt.problem.cluster import Channel, Server
 from jigsaw_opt.problem.compiled.operations import OperationGraph, Operations
 from jigsaw_opt.problem.compiled.timetable import Gpu
 from jigsaw_opt.problem.costs import ceil_div
@@ -99,6 +99,11 @@ class Layout:
             inside = set(clique)
             yield [gpu for gpu in gpus if gpu in inside]
             left = [gpu for gpu in left if gpu not in inside]
+
+
+def kind_of(server: Server) -> tuple[str, int, int, int]:
+    """Return a key that servers of one kind share."""
+    return server.gpu_type, server.gpu_memory, server.fabric_bandwidth, server.fabric_latency_us
 
 
 @dataclass(frozen=True, slots=True, eq=False)

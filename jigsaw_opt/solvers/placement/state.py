@@ -55,9 +55,7 @@ class PartialPlacement:
 
     def _level_plan(self, index: int) -> LevelPlan | None:
         """Return levels of a placed job as memory is now, None where there are none."""
-        assignment = self.assignments[index]
-        if assignment is None:
-            raise ValueError(f"job {index} is not placed")
+        assignment = self.placed(index)
         caps = level_caps(self.data.layout, assignment.demand, assignment.gpus, self._state)
         return self.data.levels(assignment.demand, caps)
 
@@ -97,11 +95,16 @@ class PartialPlacement:
             self._peak[gpu] = max(self._peak[gpu], size)
         self._weigh(index, assignment, 1)
 
-    def unplace(self, index: int) -> None:
-        """Take a placed job away."""
+    def placed(self, index: int) -> Assignment:
+        """Return the assignment of a placed job."""
         assignment = self.assignments[index]
         if assignment is None:
             raise ValueError(f"job {index} is not placed")
+        return assignment
+
+    def unplace(self, index: int) -> None:
+        """Take a placed job away."""
+        assignment = self.placed(index)
         self.assignments[index] = None
         size = 0 if self._in_time else self.data.operations.jobs[index].state_bytes
         for gpu in assignment.gpus:
@@ -109,6 +112,12 @@ class PartialPlacement:
             if self.on_gpu[gpu].pop(index) == self._peak[gpu]:
                 self._peak[gpu] = max(self.on_gpu[gpu].values(), default=0)
         self._weigh(index, assignment, -1)
+
+    def clear(self) -> None:
+        """Take all placed jobs away."""
+        for index, assignment in enumerate(self.assignments):
+            if assignment is not None:
+                self.unplace(index)
 
     def resolved(self) -> list[Assignment] | None:
         """Return all jobs with levels that memory admits now that all are placed; None where one finds none."""

@@ -136,7 +136,7 @@ class Driver:
         if not self.open(budget):
             return budget.reason() or StoppedBy.COMPLETED
         while (reason := budget.reason()) is None:
-            if idle >= self.context.params.driver.patience and not self._limited:
+            if idle >= self.context.params.driver.patience and not self.solve_state.options.limited:
                 return StoppedBy.COMPLETED
             if rests():
                 time.sleep(_REST_SECONDS)
@@ -222,11 +222,6 @@ class Driver:
         if accepted is not None:
             self._improvements.append(accepted.improvement)
         return accepted
-
-    @property
-    def _limited(self) -> bool:
-        options = self.solve_state.options
-        return not (options.time_limit is None and options.work_limit is None)
 
     def _kinds_left(self, context: Context) -> list[type[Move]]:
         """Return all classes of moves for jobs of these kinds that are not left out."""

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 
-from jigsaw_opt.problem.cluster import Channel, Server
+from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.compiled.critical import (
     candidate_levels,
     exchange_over,
@@ -21,6 +21,7 @@ from jigsaw_opt.solvers.engines.magnitude import orders_fit
 from jigsaw_opt.solvers.kernels.load_annealing import LoadJobs, LoadState, anneal_loads
 from jigsaw_opt.solvers.kernels.randomness import EXPONENTIALS, LARGEST_SEED
 from jigsaw_opt.solvers.placement.assignment import ProblemData
+from jigsaw_opt.solvers.placement.layout import kind_of
 
 Placed = Mapping[int, Mapping[int, int]]
 """A job on its GPUs: the number of iterations at each level, by GPU."""
@@ -41,7 +42,7 @@ class LoadSearch:
         self._part = _SLOW_PART if self._anneal is anneal_loads else _PART
         servers, jobs = operations.cluster.servers, operations.jobs
         kinds: dict[tuple[str, int, int, int], int] = {}
-        kind = [kinds.setdefault(_kind(server), len(kinds)) for server in servers]
+        kind = [kinds.setdefault(kind_of(server), len(kinds)) for server in servers]
         self._most = max(job.levels for job in jobs)
         self._tight = int(most_bytes(jobs) > min(data.layout.memory))
         self._kind_of = [kind[s] for s in data.layout.server_of]
@@ -184,10 +185,6 @@ def _exchanges(job: OperationGraph) -> int:
     if job.rule.progress is not None:
         return 0
     return 2 if job.rule.multiset is None else int(len({*job.rule.multiset}) > 1)
-
-
-def _kind(server: Server) -> tuple[str, int, int, int]:
-    return server.gpu_type, server.gpu_memory, server.fabric_bandwidth, server.fabric_latency_us
 
 
 def _padded(numbers: Sequence[int], size: int) -> list[int]:

@@ -12,10 +12,9 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.problem.compiled.operations import Operations
-from jigsaw_opt.solvers.activities.orders.current import CurrentPlan, Offer, adopted, offer_times
+from jigsaw_opt.solvers.activities.orders.current import CurrentPlan, adopted, offer_times
 from jigsaw_opt.solvers.activities.stepwise import StepwiseSearch
 from jigsaw_opt.solvers.engines.cpsat import SECONDS_OF_EFFORT, configure, new_solver
-from jigsaw_opt.solvers.solve_state import SolveState
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -32,13 +31,8 @@ class WindowSearch(StepwiseSearch):
     """Reorders one window of the incumbent after the other."""
 
     chance = "windows"
-
-    def __init__(
-        self, solve_state: SolveState, operations: Operations, offer: Offer | None = None, stream: int = 0
-    ) -> None:
-        super().__init__(solve_state, operations, offer, stream)
-        self.current: CurrentPlan | None = None
-        self.size, self.idle = float(_FIRST_SIZE), 0
+    current: CurrentPlan | None = None
+    size, idle = float(_FIRST_SIZE), 0
 
     def step(self, work: float, seconds: float) -> None:
         """Reorder one window."""

@@ -276,7 +276,7 @@ class _PlacementTree:
             elif graph.shape.barrier != "none":
                 spans += [
                     _PlacedLoad(value, (value,), ("the blocks of a slot between barriers", job))
-                    for value in flushes_of(graph, placed.least_us)
+                    for value in flushes_of(placed)
                 ]
             found = max(spans, key=lambda each: each.value)
         for resource, loads in members.items():
@@ -358,7 +358,7 @@ def _weighted(operations: Operations, data: Sequence[TaskGraphData]) -> Bound:
     """Return the weighted sum of the ends of all jobs, each alone on the cluster in its best placement."""
     terms, amounts = [], list[int]()
     for each in data:
-        least = earliest_end_us(each.graph, operations.cluster)
+        least = earliest_end_us(each)
         end = _first_round(_PlacementTree(operations, [each], least), [each], len(data)).value
         amounts.append(each.graph.job.weight * end)
         terms.append(Term("end", amounts[-1], "weight * us", (each.graph.job.name,)))

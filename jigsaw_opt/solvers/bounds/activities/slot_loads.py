@@ -58,11 +58,11 @@ class TaskGraphData:
 
     def heads(self) -> list[int]:
         """Return, by operation, the least time that must pass before its start in the first iteration."""
-        return self._longest(self._waits(1, forward=True))
+        return self._longest(self.waits(1, forward=True))
 
     def tails(self) -> list[int]:
         """Return, by operation, the least time that must follow its end in the last iteration (finite horizon)."""
-        return self._longest(self._waits(1, forward=False))
+        return self._longest(self.waits(1, forward=False))
 
     def longest_us(self) -> int:
         """Return the length of the longest chain of operations on the finite horizon, in microseconds.
@@ -70,7 +70,7 @@ class TaskGraphData:
         Where not all iterations are listed, the part of a longest chain of those that are between two iterations of
         some operation is repeated: that one which is longest for its iterations.
         """
-        before, size = self._waits(self.listed, forward=True), len(self.least_us)
+        before, size = self.waits(self.listed, forward=True), len(self.least_us)
         heads = self._longest(before)
         last = max(range(len(heads)), key=lambda n: heads[n] + self.least_us[n % size])
         longest = heads[last] + self.least_us[last % size]
@@ -90,7 +90,7 @@ class TaskGraphData:
             last = max(before[last], key=lambda n: heads[n] + self.least_us[n % size])
         return longest + best
 
-    def _waits(self, iterations: int, forward: bool) -> dict[int, list[int]]:
+    def waits(self, iterations: int, forward: bool) -> dict[int, list[int]]:
         """Return, by operation of so many iterations, those that it comes after, or before, in a topological order."""
         # No duration matters for the order, so that it is kept for all `with_lengths`.
         if (iterations, forward) in self._orders:
@@ -171,19 +171,15 @@ def _weighted(data: list[TaskGraphData]) -> Bound:
     """Return the weighted sum of the earliest ends, each job by itself."""
     terms, amounts = [], list[int]()
     for job_data in data:
-        value = _earliest_end(job_data)
+        value = earliest_end_us(job_data)
         amounts.append(job_data.graph.job.weight * value)
         terms.append(Term("end", amounts[-1], "weight * us", (job_data.graph.job.name,)))
     total = sum(amounts)
     return Bound(total, Proof("every job as if it were alone", f"{added(amounts)} = {total}", tuple(terms)))
 
 
-def earliest_end_us(graph: CompiledTaskGraph, cluster: Cluster) -> int:
+def earliest_end_us(job_data: TaskGraphData) -> int:
     """Return a lower bound on the end of a job with a task graph on the finite horizon, alone on the cluster."""
-    return _earliest_end(TaskGraphData(graph, cluster))
-
-
-def _earliest_end(job_data: TaskGraphData) -> int:
     return max(bound.value for bound in _of_job(job_data, cyclic=False))
 
 

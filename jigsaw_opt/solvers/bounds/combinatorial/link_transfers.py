@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from jigsaw_opt.problem.clock import checking_deadline
-from jigsaw_opt.problem.cluster import Channel, Cluster, Link, joined_parts
+from jigsaw_opt.problem.cluster import Cluster, Link, joined_parts
 from jigsaw_opt.problem.compiled import critical
 from jigsaw_opt.solvers.bounds.combinatorial.resource_load import resource_bounds
 from jigsaw_opt.solvers.bounds.job_data import JobData
@@ -86,10 +86,7 @@ def _demand(data: JobData, links: Sequence[Link], uses: int) -> ResourceDemand |
     job_class = data.job_class
     if uses < 1 or job_class.ring is None or not job_class.blocks:
         return None
-    # No link of the set is better than the best rate together with the least latency.
-    rate = min(job_class.ring.rate, max(link.bandwidth for link in links))
-    latency = max(job_class.ring.latency_us, min(link.latency_us for link in links))
-    channel = Channel((), rate, latency)
+    channel = job_class.channel_over(links)
     exchange = job_class.exchange_over(data.job, channel)
     once, first = sum(exchange.shortest), min(times[0] for times in job_class.blocks.values())
     longest = sum(data.job.transfer_us(operation.bucket, data.job.slots, channel) for operation in data.job.transfers)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from jigsaw_opt.problem.cluster import Channel, Link
+from jigsaw_opt.problem.cluster import Link
 from jigsaw_opt.problem.compiled import critical
 from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.solvers.bounds.job_data import GpuClass, JobClass, JobData
@@ -114,11 +114,8 @@ def fewest_groups(groups: Sequence[ServerGroup], data: JobData, allowed: frozens
 
 def least_transfers(data: JobData, links: Sequence[Link]) -> int:
     """Return the least time that one of the links is busy with all transfers of a job, in microseconds."""
-    ring = data.job_class.ring
-    assert ring is not None, "only jobs that have a ring are asked"
-    rate = min(ring.rate, max(link.bandwidth for link in links))
-    latency = max(ring.latency_us, min(link.latency_us for link in links))
-    return critical.least_transfer_us(data.job, data.job_class.exchange_over(data.job, Channel((), rate, latency)))
+    job, job_class = data.job, data.job_class
+    return critical.least_transfer_us(job, job_class.exchange_over(job, job_class.channel_over(links)))
 
 
 class LinkPacking:

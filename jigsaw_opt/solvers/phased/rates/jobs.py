@@ -97,7 +97,8 @@ class RateJobs:
         # Until the compiled function is ready, the same source runs in Python, with the same result.
         native = compiled(share_processors)
         if native is not None:
-            table, state, numbers = self._as_arrays(), arrays(state), arrays(numbers)
+            self._arrays = self._arrays or arrays(self._lists)
+            table, state, numbers = self._arrays, arrays(state), arrays(numbers)
         (native or share_processors)(table, state, numbers)
         return list(state.end_us)
 
@@ -145,7 +146,7 @@ class RateJobs:
             return self._number[job]
         # Options get their numbers first: a row of the table is appended in one piece, and nothing may come between.
         options = [self.number(option) for option in job.options]
-        # A new row outdates the arrays; `_as_arrays` makes them again when they are needed.
+        # A new row outdates the arrays; `ends_us` makes them again when they are needed.
         table, self._arrays = self._lists, None
         table.iteration_us.append(float(job.iteration_us))
         table.release_us.append(float(job.release_us))
@@ -185,11 +186,6 @@ class RateJobs:
             [0] * place_at[-1],
             [0] * max((len(job.gpus) for job in order), default=0),
         )
-
-    def _as_arrays(self) -> SharingTable:
-        if self._arrays is None:
-            self._arrays = arrays(self._lists)
-        return self._arrays
 
 
 class RatePolicy:

@@ -6,7 +6,6 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
@@ -18,7 +17,7 @@ from jigsaw_opt.solvers.phased.rates.jobs import RateJob, RateJobs
 from jigsaw_opt.solvers.phased.shelves import cyclic_part, iteration_counts
 from jigsaw_opt.solvers.placement.assignment import ProblemData
 from jigsaw_opt.solvers.placement.candidates import CandidateGenerator
-from jigsaw_opt.solvers.placement.layout import demands
+from jigsaw_opt.solvers.placement.layout import demands, kind_of
 from jigsaw_opt.solvers.placement.state import PartialPlacement
 
 _ITERATIONS = 16
@@ -87,9 +86,7 @@ class RateModel:
                     self._ample.place(other, assignment, levels)
         found = [self._made(index, gpus) for gpus in self._generator.of(self._ample, index)]
         # `_ample` is shared by all calls and is empty between them.
-        for other, assignment in enumerate(self._ample.assignments):
-            if assignment is not None:
-                self._ample.unplace(other)
+        self._ample.clear()
         yield from (job for job in found if job is not None)
 
     def _gathered(self, index: int, placed: Sequence[RateJob | None]) -> Iterator[RateJob]:
@@ -179,11 +176,6 @@ class RateModel:
             option = self.on(index, gpus) if len(gpus) == width else None
             if option is not None:
                 yield option
-
-
-def kind_of(server: Server) -> tuple[str, int, int, int]:
-    """Return a key that servers of one kind share."""
-    return server.gpu_type, server.gpu_memory, server.fabric_bandwidth, server.fabric_latency_us
 
 
 def _scheduled(job: Job | TaskGraphJob) -> int:

@@ -42,9 +42,7 @@ class LoadBalancer:
 
         The levels of all jobs have the same shape, or each has its own; where memory has no room for it, another one.
         """
-        for index, assignment in enumerate(self.placement.assignments):
-            if assignment is not None:
-                self.placement.unplace(index)
+        self.placement.clear()
         shape = self.rng.randrange(len(SHAPES) + 1)
         for index in self.shaped:
             shapes = self.data.shapes(index)
@@ -53,9 +51,7 @@ class LoadBalancer:
 
     def adopt(self, assignments: Sequence[Assignment]) -> None:
         """Replace the placement by a whole one."""
-        for index, assignment in enumerate(self.placement.assignments):
-            if assignment is not None:
-                self.placement.unplace(index)
+        self.placement.clear()
         for index, assignment in enumerate(assignments):
             self.place(index, assignment)
 
@@ -96,13 +92,6 @@ class LoadBalancer:
         for index, assignment in moved:
             self.place(index, assignment)
 
-    def assignment(self, index: int) -> Assignment:
-        """Return the assignment of a placed job."""
-        assignment = self.placement.assignments[index]
-        if assignment is None:
-            raise ValueError(f"job {index} is not placed")
-        return assignment
-
     def place(self, index: int, assignment: Assignment) -> None:
         """Put a job on an assignment."""
         plan = assignment.plan
@@ -115,7 +104,7 @@ class LoadBalancer:
         """Take jobs away and put each on the given GPUs, or where it costs least."""
         old, gain = [], 0.0
         for index, _ in moves:
-            assignment = self.assignment(index)
+            assignment = self.placement.placed(index)
             self.placement.unplace(index)
             gain += self._cost(assignment)
             old.append((index, assignment))
@@ -142,7 +131,7 @@ class LoadBalancer:
         before = self.placement.demands[index]
         others = [demand for demand in self.data.shapes(index) if demand is not before]
         self.placement.demands[index] = self.rng.choice(others)
-        return self._move([(index, self.assignment(index).gpus if self.rng.random() < 0.5 else None)])
+        return self._move([(index, self.placement.placed(index).gpus if self.rng.random() < 0.5 else None)])
 
     def _exchange(self, first: int) -> tuple[list[tuple[int, Assignment]], float] | None:
         """Exchange the places of two jobs of one width."""
@@ -150,9 +139,9 @@ class LoadBalancer:
         others = self.data.of_width[width]
         second = self.rng.choice(others)
         held = second in self.data.layout.held
-        if held or second == first or self.assignment(first).gpus == self.assignment(second).gpus:
+        if held or second == first or self.placement.placed(first).gpus == self.placement.placed(second).gpus:
             return None
-        return self._move([(first, self.assignment(second).gpus), (second, self.assignment(first).gpus)])
+        return self._move([(first, self.placement.placed(second).gpus), (second, self.placement.placed(first).gpus)])
 
     def _bottleneck_job(self) -> int:
         """Return a job on a GPU or link with a large load."""
@@ -174,7 +163,7 @@ class LoadBalancer:
     def _other(self, first: int) -> int:
         """Return another job, in half of all cases one that shares a GPU."""
         count = len(self.placement.assignments)
-        near = [i for gpu in self.assignment(first).gpus[:2] for i in self.placement.on_gpu[gpu] if i != first]
+        near = [i for gpu in self.placement.placed(first).gpus[:2] for i in self.placement.on_gpu[gpu] if i != first]
         if near and self.rng.random() < 0.5:
             return self.rng.choice(near)
         return (first + self.rng.randrange(1, count)) % count

@@ -76,7 +76,7 @@ class Relocation:
         placement = self.balancer.placement
         if self.balancer.data.operations.objective == "weighted_completion":
             return 0
-        assignments = [self.balancer.assignment(index) for index, _ in moved]
+        assignments = [placement.placed(index) for index, _ in moved]
         lengths = [
             assignment.job.release_us + assignment.iteration_us * assignment.job.iterations
             for assignment in assignments
