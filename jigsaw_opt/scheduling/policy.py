@@ -197,6 +197,11 @@ class JobState(Kept):
         """Units of work that are left."""
         return self.work - self.done
 
+    def copy(self) -> JobState:
+        """Return a job that changes apart from this one; written out, as every step copies all jobs."""
+        figures = self.work, self.done, self.gpu_us, self.run_us
+        return JobState(self.index, self.job, *figures, self.share, self.starts)
+
     @staticmethod
     def shape(limits: NumberLimits) -> Shape:
         """Return the schema of what `plain` gives."""

@@ -259,7 +259,7 @@ class ServedPaths:
     async def _story(self, request: HttpRequest, *_: object) -> Response:
         name, board = request.path_params["name"], self._service.board
         job = board.jobs[board.numbers[name]] if name in board.numbers else None
-        rows = await run_in_threadpool(self._service.story, name, _MOST_SHOWN)
+        rows = await run_in_threadpool(self._service.store.story, name, _MOST_SHOWN)
         if job is None and not rows:
             raise _no_job(name)
         return _json({"job": None if job is None else board.seen(job), "story": list(map(msgspec.Raw, rows))})

@@ -1,7 +1,7 @@
 """A file of SQLite that holds all that a service has taken in: journal, snapshots, changes, stories and a lease.
 
-The journal and the snapshots are the truth. Changes and stories follow from them, and are written with the next entry,
-or again when entries are replayed after a crash; so nothing of them is lost either.
+The journal and the snapshots are the truth. Changes and stories follow from them, and are written in one transaction
+with the entries that they follow from.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import socket
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from uuid import uuid4
 from jigsaw_opt.errors import JigsawError, UsageError, wrong_input
 
 _APPLICATION = 0x4A696773  # marks the file as one of a service
-_VERSION = 2
+_VERSION = 3
 _DAY_US, _MOST_USAGE = 86_400_000_000, 1440
 _BUSY_S = 2.0  # how long a write waits for somebody who holds the file, such as a backup
 _TABLES = f"""
@@ -36,7 +36,6 @@ PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_VERSION};
 COMMIT;
 """
-Statement = tuple[str, tuple[Any, ...]]
 
 
 class StoreError(JigsawError):
@@ -109,27 +108,32 @@ class JournalStore:
             if db.in_transaction:
                 db.execute("ROLLBACK")
 
-    def write(self, statements: Iterable[Statement]) -> None:
-        """Carry statements out, all or none, on disk at the end, and hold the lease for longer."""
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Write all that is executed in the block, or nothing; it is on disk at the end, and the lease lasts longer."""
         with self._transaction() as db:
             until_us = _now_us() + self._lease_us
             held = db.execute("UPDATE lease SET until_us = ? WHERE owner = ?", (until_us, self._owner))
             if held.rowcount == 0:
                 raise LeaseLostError(f"another service has taken {self.path} over")
-            for statement in statements:
-                db.execute(*statement)
+            yield
 
-    def compact(self, sequence: int, snapshot: bytes, derived: Iterable[Statement], oldest: int) -> None:
-        """Write a snapshot of the state after an entry, in place of the entries up to it.
+    def execute(self, statement: str, *values: Any) -> None:
+        """Carry out a statement in a block of `writing`, which may raise what this raises."""
+        self._db.execute(statement, values)
 
-        `derived`: what is to be written before. `oldest`: changes and stories up to this number are forgotten.
+    def compact(self, sequence: int, snapshot: bytes, oldest: int) -> None:
+        """Write a snapshot of the state after an entry, in place of the entries up to it, in a block of `writing`.
+
+        `oldest`: changes and stories up to this number are forgotten.
         """
         old = [("changes", "sequence <= ?", oldest), ("stories", "sequence <= ?", oldest)]
         old += [("snapshots", "sequence <= ?", sequence), ("entries", "sequence <= ?", sequence)]
         old += [("requests", "time_us < ?", _now_us() - _DAY_US)]
         old += [("usage", "time_us < (SELECT max(time_us) FROM usage) - ?", 7 * _DAY_US)]
-        forgotten = [(f"DELETE FROM {table} WHERE {which}", (value,)) for table, which, value in old]
-        self.write([*derived, *forgotten, ("INSERT INTO snapshots VALUES (?, ?)", (sequence, snapshot))])
+        for table, which, value in old:
+            self.execute(f"DELETE FROM {table} WHERE {which}", value)
+        self.execute("INSERT INTO snapshots VALUES (?, ?)", sequence, snapshot)
 
     def close(self) -> None:
         """Give the lease back, if it is held, and close the file."""

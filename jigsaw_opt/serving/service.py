@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
-from msgspec import convert, to_builtins
+from msgspec import to_builtins
 from msgspec.json import decode, encode
 
 from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, UsageError
@@ -23,12 +24,11 @@ from jigsaw_opt.scheduling.live.events import completed
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.serving.answers import AcceptedEvents, NumberedChange, StoryRow, change_of, story_of
 from jigsaw_opt.serving.board import ClusterBoard
-from jigsaw_opt.serving.journal_store import JournalStore, Statement, StoreError
+from jigsaw_opt.serving.journal_store import JournalStore, StoreError
 
 _log = logging.getLogger(__name__)
 _SECOND_US, _MINUTE_US = 1_000_000, 60_000_000
 _MOST_AT_ONCE = 256  # requests that are taken in before a step
-_STORY = "INSERT OR IGNORE INTO stories VALUES (?, ?, ?, ?)"
 _LONGEST_PAUSE_S = 1.0  # between two looks whether a late decision is there, and between two tries to write
 
 
@@ -107,26 +107,28 @@ class EventRequest:
 class Service:
     """One live scheduler behind a queue of requests.
 
-    `store`: where all is kept; `start` takes its lease. `make`: makes the scheduler, to which journal and clock are
-    given by keyword. `policy`: what the policy is called. `clock`: returns the time in microseconds. `budget_s`:
-    seconds that a step waits for the policy. `shadow`: whether it only tells what it would do. `limits`: how much it
-    takes. `on_change, on_end`: are called when there is a change, and when the service has failed.
+    `store`: where all is kept; `start` takes its lease. `make`: makes the scheduler of `arguments`, to which journal
+    and clock are given by keyword. `arguments`: values of JSON, which are kept with the state; ``policy`` among them is
+    what the policy is called. `clock`: returns the time in microseconds. `budget_s`: seconds that a step waits for the
+    policy. `shadow`: whether it only tells what it would do. `limits`: how much it takes. `on_change, on_end`: are
+    called when there is a change, and when the service has failed.
     """
 
     def __init__(
         self,
         store: JournalStore,
         make: Callable[..., LiveScheduler],
-        policy: str,
+        arguments: Plain,
         *,
         clock: Callable[[], int] = lambda: time.time_ns() // 1000,
         budget_s: float = 0.1,
         shadow: bool = False,
         limits: ServiceLimits | None = None,
     ) -> None:
-        self.store, self.policy, self.shadow, self.limits = store, policy, shadow, limits or ServiceLimits()
-        self.clock, self._budget_s, self._now_us = clock, budget_s, 0
-        self.live = make(journal=self._note, clock=lambda: self._now_us)
+        self.store, self.shadow, self.limits = store, shadow, limits or ServiceLimits()
+        self.policy, self.clock, self._budget_s, self._now_us = arguments["policy"], clock, budget_s, 0
+        self._make, self._arguments = partial(make, journal=self._note, clock=lambda: self._now_us), arguments
+        self.live = self._make(arguments)
         self.on_change: Callable[[], object] = lambda: None
         self.on_end: Callable[[], object] = lambda: None
         self.unwritable = self.failure = ""
@@ -134,17 +136,14 @@ class Service:
         self.sequence = self.last_change = self.oldest = 0
         self.waiting: queue.Queue[EventRequest | None] = queue.Queue(self.limits.waiting)
         self._replaying = self._ending = False
-        self._request: EventRequest | None = None
-        self._unwritten: list[Plain] = []
-        self._derived: list[Statement] = []
-        self._owners: dict[str, str] = {}
+        self._who, self._owners = "", dict[str, str]()
         self._since_snapshot = self._newest_change = self._minute = 0
         self._is_due, self._next_step_s, self._pause_s = True, 0.0, 0.0
         self._wake_us: int | None = None
         self._shadow: LiveScheduler | None = None
         self._told: Plain = [[], [], [], ""]
         self._thread = threading.Thread(target=self._run, name="service")
-        self._look()
+        self.board = self._seen()
 
     def post(self, request: EventRequest) -> Future[Any]:
         """Have events taken in by the thread of the service; the answer comes once they are on disk."""
@@ -161,28 +160,36 @@ class Service:
     def start(self) -> None:
         """Take the lease, go on from what is kept, and begin to take requests in."""
         self.store.take_lease()
+        self._load()
+        if self._since_snapshot == 0 and (error := self._written(self._snapshot)):
+            raise error  # what follows in the journal is of these arguments
+        self.board = self._seen()
+        self._thread.start()
+
+    def _load(self) -> None:
+        """Bring the scheduler to what is on disk; after a crash, entries are replayed with the arguments of then."""
         snapshot, entries = self.store.start()
-        self._replaying = True
+        self._replaying, self.sequence, lost = True, 0, tuple[str, ...]()
+        kept: Plain = {"state": None, "arguments": self._arguments, "owners": {}, "told": self._told}
         if snapshot is not None:
             self.sequence, self.oldest = snapshot[0], snapshot[0] - self.limits.kept_entries
             kept = decode(snapshot[1])
-            lost = self.live.restore(kept["state"])
-            if lost and entries:
-                hint = "start it once with the former arguments, and end it in order"
-                told = f"{len(entries)} entries of the journal follow a state of other arguments"
-                raise InvalidInputError([Problem("$.inputs", told, hint, code="mismatch")])
-            for told in lost:
-                _log.warning("what is kept goes on: %s", told)
-            self._owners, self._told = kept["owners"], kept["told"]
+        self._owners, self._told = kept["owners"], kept["told"]
+        arguments, self._since_snapshot = kept["arguments"] if entries else self._arguments, len(entries)
+        self.live = self._make(arguments)
+        if kept["state"] is not None and (lost := self.live.restore(kept["state"])) and entries:
+            hint = "start it once with what they were decided with, and end it in order"
+            told = f"{len(entries)} entries of the journal follow a state of other files or another version"
+            raise InvalidInputError([Problem("$.inputs", told, hint, code="mismatch")])
         for self.sequence, who, entry in entries:
             self._replay(decode(entry), who)
-        self._replaying, self._since_snapshot = False, len(entries)
-        self._newest_change = self.last_change = max(self._newest_change, self.store.last_change())
-        self._flush()
-        if not entries:
-            self._snapshot()  # what follows in the journal is of these arguments
-        self._look()
-        self._thread.start()
+        if arguments != self._arguments:
+            state, self.live, self._since_snapshot = self.live.state(), self._make(self._arguments), 0
+            lost = self.live.restore(state)
+        for told in lost:
+            _log.warning("what is kept goes on: %s", told)
+        self._replaying, self._is_due, self._shadow = False, True, None
+        self._newest_change = self.last_change = self.store.last_change()
 
     def stop(self) -> None:
         """Take in what waits, save the state and give the lease back."""
@@ -198,7 +205,7 @@ class Service:
         try:
             while not (self._ending and self.waiting.empty()):
                 self._round()
-            self._write(self._snapshot)
+            self._written(self._snapshot)
         except BaseException as error:  # noqa: BLE001 - whatever it is, nothing more may be acknowledged
             self.failure = str(error) if isinstance(error, JigsawError) else repr(error)
             _log.error("the service ends", exc_info=not isinstance(error, JigsawError))
@@ -209,22 +216,29 @@ class Service:
                 request.answer.set_exception(BusyError("the service ends"))
 
     def _round(self) -> None:
-        """Take in what waits, show it, answer, and step."""
+        """Take in what waits, write it in one transaction, show it, answer, and step."""
         requests = self._next()
-        answers = [(request.answer, self._answer(request)) for request in requests]
-        if requests:
-            self._look()
-        for future, answer in answers:
-            if isinstance(answer, AcceptedEvents):
-                future.set_result(answer)
-            else:
-                future.set_exception(answer)
+        answers = list[AcceptedEvents | JigsawError]()
+        try:
+            if requests and (error := self._written(lambda: answers.extend(map(self._answer, requests)))):
+                answers = [error] * len(requests)
+            for request, answer in zip(requests, answers, strict=True):
+                if isinstance(answer, AcceptedEvents):
+                    request.answer.set_result(answer)
+                else:
+                    request.answer.set_exception(answer)
+        finally:
+            for request in requests:
+                if not request.answer.done():
+                    request.answer.set_exception(BusyError("the service ends"))
         if not self._ending and time.monotonic() >= self._next_step_s:
-            self._write(self._step_if_due)
-        if self._derived or not requests:
-            self._write(self._flush)
+            self._tick()
+            if self._is_due or self._shadow or (self._wake_us is not None and self._wake_us <= self._now_us):
+                self._written(self._step)
+        if not requests:
+            self._written(lambda: None)  # the lease is held, and what could not be written is tried again
         if self._since_snapshot >= self.limits.snapshot_entries and not self._pause_s:
-            self._write(self._snapshot)
+            self._written(self._snapshot)
 
     def _next(self) -> list[EventRequest]:
         """Wait for requests, or until it is time for a step or for the lease; return them."""
@@ -237,24 +251,41 @@ class Service:
                 found.append(self.waiting.get_nowait())
         return [one for one in found if one is not None and one.answer.set_running_or_notify_cancel()]
 
-    def _write(self, what: Callable[[], object]) -> None:
-        """Do what writes; where that fails, it is tried again later."""
+    def _written(self, what: Callable[[], object]) -> StoreError | None:
+        """Do what changes the state, with all that is to be written of it, and show it.
+
+        Where that cannot be written nothing of it has been, which is tried again later, and the error is returned.
+        """
+        before, counts = self.sequence, dict(self.counts)
         try:
-            what()
+            with self.store.writing():
+                self._tick()
+                self._who = ""
+                what()
+                board = self._seen()
+                if (minute := board.head[0] // _MINUTE_US) > self._minute:
+                    row = board.head[0], *board.usage
+                    self.store.execute("INSERT OR IGNORE INTO usage VALUES (?, ?, ?, ?)", *row)
         except StoreError as error:
             _log.warning("%s", error)
             self.unwritable, self._next_step_s = str(error), time.monotonic() + _LONGEST_PAUSE_S
+            self.counts, self._is_due = counts, True
+            if self.sequence != before:
+                self._load()
+            return error
+        self.board, self._minute, self.unwritable = board, max(minute, self._minute), ""
+        if self._newest_change > self.last_change:
+            self.last_change = self._newest_change
+            with suppress(RuntimeError):  # nobody waits any more
+                self.on_change()
+        return None
 
     def _tick(self) -> None:
         """Read the clock; time never goes back."""
         self._now_us = max(self._now_us, self.clock(), self.live.read(lambda state: state.now_us))
 
-    def _look(self) -> None:
-        self.board = self.live.read(lambda state: ClusterBoard.of(state, self.sequence, self.policy, self.shadow))
-        if (minute := self.board.head[0] // _MINUTE_US) > self._minute:
-            row = (self.board.head[0], *self.board.usage)
-            self._minute = minute
-            self._derived.append(("INSERT OR IGNORE INTO usage VALUES (?, ?, ?, ?)", row))
+    def _seen(self) -> ClusterBoard:
+        return self.live.read(lambda state: ClusterBoard.of(state, self.sequence, self.policy, self.shadow))
 
     # Events -------------------------------------------------------------------------------------------------
 
@@ -263,7 +294,6 @@ class Service:
         try:
             return self._take_in(request)
         except JigsawError as error:
-            self.unwritable = str(error) if isinstance(error, StoreError) else self.unwritable
             self.counts["refused"] += 1
             return error
 
@@ -274,26 +304,20 @@ class Service:
                 raise InvalidInputError([Problem("Idempotency-Key", told, code="duplicate-name")])
             return decode(known[1], type=AcceptedEvents)
         self._require_own(request)
-        self._tick()
         entries = [completed(event, self._now_us) for event in request.events]
         if len(entries) > 1:
             _tried_on(self.live.copy(), entries, request)
-        first, unread = self.sequence + 1, list[str]()
-        self._request, self._unwritten = request, entries
-        try:
-            for k, entry in enumerate(entries):
-                with request.problems_at(k):
-                    unread += self._handle(entry, first + k, request.who)
-        finally:
-            self._request, self._unwritten = None, []
+        self._who, unread = request.who, list(request.unread)
+        for k, entry in enumerate(entries):
+            with request.problems_at(k):
+                unread += self._handle(entry, request.who)
         self.counts["events"] += len(entries)
         # Progress alone gives a policy nothing to decide; a shadow begins anew at every question.
         self._is_due |= self.shadow or any(entry["event"] != "progress" for entry in entries)
-        answer = AcceptedEvents(len(entries), [*request.unread, *unread], self.sequence)
-        if request.key and answer.without_effect:  # known only now; what is sent again gets the same answer
-            sql, values = "UPDATE requests SET body = ? WHERE who = ? AND key = ?", (request.who, request.key)
-            self._derived.append((sql, (encode(answer), *values)))
-            self._write(self._flush)
+        answer = AcceptedEvents(len(entries), unread, self.sequence)
+        if request.key:
+            row = request.who, request.key, request.digest, time.time_ns() // 1000, encode(answer)
+            self.store.execute("INSERT INTO requests VALUES (?, ?, ?, ?, ?)", *row)
         return answer
 
     def _require_own(self, request: EventRequest) -> None:
@@ -303,7 +327,7 @@ class Service:
             if isinstance(name, str) and self._owners.get(name, request.who) != request.who:
                 raise NotOwnError(f"job {name!r} is not one that {request.who!r} has submitted")
 
-    def _handle(self, entry: Plain, sequence: int, who: str) -> Sequence[str]:
+    def _handle(self, entry: Plain, who: str) -> Sequence[str]:
         """Take an event in, once or again; return what of it has no effect."""
         event, job, unread = decode_event(entry), entry.get("job"), tuple[str, ...]()
         name = job["name"] if isinstance(job, dict) else job
@@ -313,7 +337,7 @@ class Service:
         else:
             unread = self.live.handle(event)
         if name is not None:
-            row = StoryRow(sequence, event.time_us, who, entry["event"], before, self._gpus_of(name), event=entry)
+            row = StoryRow(self.sequence, event.time_us, who, entry["event"], before, self._gpus_of(name), event=entry)
             self._add_story(row, name, 0)
         if isinstance(job, dict):
             self._owners[name] = who
@@ -327,10 +351,8 @@ class Service:
 
     # Steps --------------------------------------------------------------------------------------------------
 
-    def _step_if_due(self) -> None:
-        self._tick()
-        if not (self._is_due or self._shadow or (self._wake_us is not None and self._wake_us <= self._now_us)):
-            return
+    def _step(self) -> None:
+        """Ask the policy, or have a copy of the scheduler asked, and keep what changes."""
         if self.shadow:
             self._shadow = self._shadow or self.live.copy()
         change = (self._shadow or self.live).step(self._now_us, self._budget_s)
@@ -344,8 +366,6 @@ class Service:
         elif not change.late:
             self._shadow = None
             self._tell_shadow(change_of(change, self.sequence + 1, shadow=True))
-        self._flush()
-        self._look()
 
     def _tell_shadow(self, change: NumberedChange) -> None:
         """Note what would change, if it is not what was told last."""
@@ -359,65 +379,38 @@ class Service:
         """Have a change written, and with it what it means to each job."""
         if not (change.stops or change.moves or change.starts or change.failure or change.shadow):
             return
-        self._derived.append(("INSERT OR IGNORE INTO changes VALUES (?, ?)", (change.sequence, encode(change))))
+        self.store.execute("INSERT INTO changes VALUES (?, ?)", change.sequence, encode(change))
         for part, (name, story) in enumerate(story_of(change)):
             self._add_story(story, name, part)
         self._newest_change = change.sequence
-        self.counts["changes"] += not self._replaying
+        self.counts["changes"] += 1
 
     def _add_story(self, row: StoryRow, job: str, part: int) -> None:
-        self._derived.append((_STORY, (row.sequence, part, job, encode(row))))
-
-    def story(self, job: str, most: int) -> list[bytes]:
-        """Return the last things that happened to a job, the oldest first, with what is still to be written."""
-        unwritten = [values[3] for sql, values in list(self._derived) if sql is _STORY and values[2] == job]
-        rows = self.store.story(job, most)
-        return [*rows, *(row for row in unwritten if row not in rows)][-most:]
+        if not self._replaying:
+            self.store.execute("INSERT INTO stories VALUES (?, ?, ?, ?)", row.sequence, part, job, encode(row))
 
     # What is kept -------------------------------------------------------------------------------------------
 
     def _note(self, entry: Plain) -> None:
-        """Write an entry of the journal, with the other ones of its request, before it is taken in."""
-        if self._replaying or (self._request is not None and not self._unwritten):
-            return
-        request, bodies = self._request, self._unwritten or [entry]
-        who, last = "" if request is None else request.who, self.sequence + len(bodies)
-        rows = [(self.sequence + k, who, encode(body)) for k, body in enumerate(bodies, 1)]
-        derived = [*self._derived, *(("INSERT INTO entries VALUES (?, ?, ?)", row) for row in rows)]
-        if request is not None and request.key:
-            answer = encode(AcceptedEvents(len(bodies), [], last))
-            row = (who, request.key, request.digest, time.time_ns() // 1000, answer)
-            derived.append(("INSERT INTO requests VALUES (?, ?, ?, ?, ?)", row))
-        self._flush(derived)
-        self._unwritten, self.sequence = [], last
-        self._since_snapshot += len(bodies)
-
-    def _flush(self, statements: Sequence[Statement] | None = None) -> None:
-        """Write what follows from the journal and more, hold the lease, and tell those who wait for changes."""
-        self.store.write(self._derived if statements is None else statements)
-        self._derived, self.unwritable = [], ""
-        if self._newest_change > self.last_change:
-            self.last_change = self._newest_change
-            with suppress(RuntimeError):  # nobody waits any more
-                self.on_change()
+        """Write an entry of the journal before it is taken in."""
+        if not self._replaying:
+            self.store.execute("INSERT INTO entries VALUES (?, ?, ?)", self.sequence + 1, self._who, encode(entry))
+            self.sequence, self._since_snapshot = self.sequence + 1, self._since_snapshot + 1
 
     def _snapshot(self) -> None:
-        """Write the state in place of the entries that led to it."""
-        kept = {"state": self.live.state(), "owners": self._owners, "told": self._told}
-        oldest = self.sequence - self.limits.kept_entries
-        self.store.compact(self.sequence, encode(kept), self._derived, oldest)
-        self._derived, self._since_snapshot, self.oldest = [], 0, oldest
-        self._flush()
+        """Write the state in place of the entries that led to it; where that fails, it is tried after as many more."""
+        kept = {"state": self.live.state(), "arguments": self._arguments, "owners": self._owners, "told": self._told}
+        self._since_snapshot, self.oldest = 0, self.sequence - self.limits.kept_entries
+        self.store.compact(self.sequence, encode(kept), self.oldest)
 
     def _replay(self, entry: Plain, who: str) -> None:
         """Do again what the entry of number `sequence` says."""
         if entry["event"] == "shadow":
             self._told = [entry["change"][key] for key in ("stops", "moves", "starts", "failure")]
-            self._keep(convert(entry["change"], NumberedChange))
-        elif entry["event"] not in ("step", "taken"):
-            self._handle(entry, self.sequence, who)
-        elif (change := self.live.replay(entry)) is not None:
-            self._keep(change_of(change, self.sequence, shadow=False))
+        elif entry["event"] in ("step", "taken"):
+            self.live.replay(entry)
+        else:
+            self._handle(entry, who)
 
 
 def tried(service: Service, request: EventRequest) -> tuple[list[str], NumberedChange]:

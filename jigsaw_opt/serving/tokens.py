@@ -57,27 +57,27 @@ class Tokens:
 
 
 def read_tokens(path: Path) -> Tokens:
-    """Return the tokens of a file: an object of JSON a line, or one list of them.
+    """Return the tokens of a file: an object of JSON a line.
 
     Every line that is wrong is refused, and no message repeats a token.
     """
-    data, report, known = read_text(path), Report(), dict[bytes, Caller]()
-    is_list = data.lstrip().startswith(b"[")
-    for number, line in enumerate([data] if is_list else data.splitlines(), 1):
-        place = str(path) if is_list else f"{path}, line {number}"
+    report, known = Report(), dict[bytes, Caller]()
+    for number, line in enumerate(read_text(path).splitlines(), 1):
+        place = f"{path}, line {number}"
+        if not line.strip():
+            continue
         try:
-            found = msgspec.json.decode(line if is_list else b"[%b]" % line, type=list[_Token])
+            one = msgspec.json.decode(line, type=_Token)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             report.add(place, f"is no token: {error}", code="malformed")
             continue
-        for one in found:
-            if (one.token is None) == (one.sha256 is None):
-                report.add(place, f"{one.name!r} has neither or both of 'token' and 'sha256'", code="contradiction")
-                continue
-            digest = sha256(one.token.encode()).digest() if one.token else bytes.fromhex(one.sha256 or "")
-            if digest in known:
-                report.add(place, f"{one.name!r} has a token that stands there twice", code="duplicate-name")
-            known[digest] = Caller(one.name, ROLES.index(one.role))
+        if (one.token is None) == (one.sha256 is None):
+            report.add(place, f"{one.name!r} has neither or both of 'token' and 'sha256'", code="contradiction")
+            continue
+        digest = sha256(one.token.encode()).digest() if one.token else bytes.fromhex(one.sha256 or "")
+        if digest in known:
+            report.add(place, f"{one.name!r} has a token that stands there twice", code="duplicate-name")
+        known[digest] = Caller(one.name, ROLES.index(one.role))
     if not known and not report.problems:
         report.add(str(path), "has no token", code="empty")
     report.raise_if_any()

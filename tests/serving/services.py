@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +66,11 @@ def service(
     limits = ServiceLimits(**{"lease_s": 0.3} | own.pop("limits", {}))
     own.setdefault("clock", HandClock())
     store = JournalStore(folder / "served.db", limits.lease_s)
-    return Service(store, partial(make, star("v", "v"), policy), policy, limits=limits, **own)
+
+    def made(given: Any, **more: Any) -> LiveScheduler:
+        return make(star("v", "v"), **given, **more)
+
+    return Service(store, made, {"policy": policy}, limits=limits, **own)
 
 
 @contextmanager

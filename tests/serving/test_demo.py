@@ -28,7 +28,7 @@ def test_jobs_come_run_end_and_come_again(tmp_path: Path) -> None:
         for minute in range(0, 150, 2):
             clock.now_us = START_US + minute * 60_000_000
             player.tick()
-            while found.service._is_due or found.service._derived:
+            while found.service._is_due or found.service.board.head[1] != found.service.sequence:
                 threading.Event().wait(0.002)
         for name in ("a", "b", "a.1", "mine"):
             told = found.get(f"/v1/jobs/{name}")

@@ -18,11 +18,10 @@ from jigsaw_opt.scheduling import LiveScheduler, PlanChange
 from jigsaw_opt.serving import journal_store, require_serve
 from tests.serving.services import START_US, HandClock, Served, copied, served, service, submit
 
-from jigsaw_opt.serving.answers import AcceptedEvents  # isort: skip
 from jigsaw_opt.serving.application import ServedPaths  # isort: skip
+from jigsaw_opt.serving.board import ClusterBoard  # isort: skip
 from jigsaw_opt.serving.journal_store import JournalStore  # isort: skip
 from jigsaw_opt.serving.openapi import document  # isort: skip
-from jigsaw_opt.serving.service import EventRequest  # isort: skip
 from jigsaw_opt.serving.tokens import Tokens, read_tokens  # isort: skip
 
 
@@ -246,7 +245,7 @@ def test_after_a_crash_it_goes_on_as_if_nothing_had_been(policy: str, entries: i
 
 def settle(found: Served) -> None:
     """Wait until there is nothing to be done."""
-    while found.service._is_due or found.service._derived:
+    while found.service._is_due or found.service.board.head[1] != found.service.sequence:
         threading.Event().wait(0.005)
 
 
@@ -259,20 +258,51 @@ def test_old_changes_are_forgotten(tmp_path: Path) -> None:
         assert found.get(f"/v1/changes?after={found.service.oldest}")["sequence"] == found.service.last_change
 
 
-def test_what_is_kept_goes_on_with_another_policy_after_an_end_in_order_and_not_after_a_crash(tmp_path: Path) -> None:
+def test_what_is_kept_goes_on_with_another_policy_after_an_end_in_order_and_after_a_crash(tmp_path: Path) -> None:
+    with served(tmp_path) as found:
+        found.post([submit("a", 8), submit("b", 2)])
+        settle(found)
+        crashed, changes = copied(found.service, tmp_path / "crashed"), found.changes()
+    for folder, jobs in ((crashed, ["a", "b"]), (tmp_path, ["a", "b"]), (crashed, ["a", "b", "c"])):
+        with served(folder, "las") as found:
+            assert list(found.service.live.read(lambda state: state.numbers)) == jobs
+            assert found.get("/v1/view")["policy"] == "las" and found.changes()[:1] == changes
+            assert found.get("/v1/jobs/a")["job"]["state"] == "running"  # fifo started it
+            found.post(submit("c", 2)) if len(jobs) == 2 else None
+            settle(found)
+
+
+def test_entries_that_other_figures_led_to_are_refused(tmp_path: Path) -> None:
+    def faster(*given: Any, **own: Any) -> LiveScheduler:
+        return LiveScheduler(*given, **own, restart_us=0)
+
+    with served(tmp_path) as found:
+        found.post(submit("a"))
+        crashed = copied(found.service, tmp_path / "crashed")
+    with pytest.raises(InvalidInputError, match="entries of the journal follow"):
+        service(crashed, make=faster).start()
+
+
+def test_what_fails_at_the_last_moment_has_not_been(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with served(tmp_path) as found:
         found.post(submit("a"))
         settle(found)
-        crashed = copied(found.service, tmp_path / "crashed")
-    with pytest.raises(InvalidInputError, match="of other arguments"):
-        service(crashed, "las").start()
-    with served(tmp_path, "las") as found:
-        assert list(found.service.live.read(lambda state: state.numbers)) == ["a"]
-        found.post(submit("b"))
+        story, fails = found.get("/v1/jobs/a"), [True]
+
+        def seen(*given: Any) -> ClusterBoard:
+            if fails and found.service.store._db.in_transaction and fails.pop():
+                raise sqlite3.OperationalError("disk I/O error")
+            return real(*given)
+
+        real = ClusterBoard.of
+        monkeypatch.setattr(ClusterBoard, "of", seen)
+        both = [{"event": "cancel", "job": "a"}, submit("b")]
+        assert "disk I/O error" in found.post(both, 503, Idempotency_Key="k")["problems"][0]["message"]
         settle(found)
-        crashed = copied(found.service, tmp_path / "again")
-    with served(crashed, "las") as found:
-        assert list(found.service.live.read(lambda state: state.numbers)) == ["a", "b"]
+        assert [job["name"] for job in found.get("/v1/jobs")["jobs"]] == ["a"]
+        assert found.get("/v1/jobs/a") == story and not fails
+        found.post(both, Idempotency_Key="k")
+        assert [job["name"] for job in found.get("/v1/jobs")["jobs"]] == ["b"]
 
 
 def test_one_service_at_a_time_writes_to_a_file(tmp_path: Path) -> None:
@@ -438,7 +468,7 @@ def test_roles_say_who_may_do_what(tmp_path: Path) -> None:
         ('{"name": "a", "role": "read"}', "contradiction"),
         ('{"name": "a", "role": "none", "token": "0123456789abcdef"}', "malformed"),
         ('{"name": "a", "role": "read", "token": "short"}', "malformed"),
-        ('[{"name": "a", "role": "read", "sha256": "00"}]', "malformed"),
+        ('{"name": "a", "role": "read", "sha256": "00"}', "malformed"),
         ('{"name": "a", "role": "read", "token": "0123456789abcdef"}\n' * 2, "duplicate-name"),
     ],
 )
@@ -541,15 +571,6 @@ def test_a_time_that_is_stated_is_not_read_and_an_answer_is_repeated_whole(tmp_p
         crashed = copied(found.service, tmp_path / "crashed")
     with served(crashed) as found:
         assert found.post(event, Idempotency_Key="k") == first
-
-
-def test_a_story_has_what_is_not_written_yet(tmp_path: Path) -> None:
-    found = service(tmp_path)
-    found.store.take_lease()
-    assert isinstance(found._answer(EventRequest([submit("a")])), AcceptedEvents)
-    assert found.store.story("a", 9) == [] and len(found.story("a", 9)) == 1
-    found._flush()
-    assert found.store.story("a", 9) == found.story("a", 9) != []
 
 
 def test_on_a_full_disk_nothing_is_acknowledged(tmp_path: Path) -> None:

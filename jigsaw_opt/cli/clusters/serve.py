@@ -6,7 +6,6 @@ import argparse
 import threading
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
-from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from socket import AF_INET, AF_INET6, create_server
@@ -48,10 +47,9 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.serving import require_serve
 
     require_serve()
-    from jigsaw_opt.scheduling import LiveScheduler
-    from jigsaw_opt.scheduling.performance.kinds import performance_for
     from jigsaw_opt.scheduling.plain import check_arguments, number
     from jigsaw_opt.serving import demo
+    from jigsaw_opt.serving.arguments import recorded, scheduler_of
     from jigsaw_opt.serving.journal_store import JournalStore
     from jigsaw_opt.serving.service import Service, ServiceLimits
     from jigsaw_opt.serving.tokens import read_tokens
@@ -66,19 +64,18 @@ def run(arguments: argparse.Namespace) -> int:
     cluster, models = read_cluster(words)
     if arguments.demo and models is None:
         models = demo.models_for(cluster)
-    kind, speeds = arguments.performance or "", arguments.speeds or ""
     times = {"round_us": arguments.round_s, "restart_us": arguments.restart_s}
     given: dict[str, Any] = {name: round(value * 1_000_000) for name, value in times.items() if value is not None}
-    given |= {"performance": lambda found: performance_for(kind, found, models, speeds), "seed": arguments.seed}
-    given |= {"moves_per_hour": arguments.moves_per_hour, "fall_back": arguments.fall_back}
-    make = partial(LiveScheduler, cluster, arguments.policy, **given)
-    checked = make()  # what is wrong with the arguments is told before a file is made
+    given |= {name: getattr(arguments, name) for name in ("policy", "seed", "moves_per_hour", "fall_back")}
+    given |= {name: getattr(arguments, name) or "" for name in ("performance", "speeds")}
+    given = recorded(cluster, models, **given)
+    checked = scheduler_of(given)  # what is wrong with the arguments is told before a file is made
     trace = demo.jobs_for(checked) if arguments.demo else ()
     with TemporaryDirectory() if arguments.demo else nullcontext(".") as folder:
         store = JournalStore(arguments.database or Path(folder, "jigsaw-serve.db"), ServiceLimits().lease_s)
         own: dict[str, Any] = {"budget_s": arguments.step_budget, "shadow": arguments.shadow}
         own |= {"clock": demo.FastClock()} if arguments.demo else {}
-        service = Service(store, make, arguments.policy, **own)
+        service = Service(store, scheduler_of, given, **own)
         _serve(service, tokens, arguments.host, arguments.port, trace)
     return 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
@@ -77,6 +78,14 @@ class ClusterState:
         self.failed_steps = 0
         self.fallen = False
 
+    def copy(self) -> ClusterState:
+        """Return a state that changes apart from this one."""
+        made = copy(self)
+        made.__dict__ |= {key: copy(one) for key, one in vars(self).items() if isinstance(one, dict | set | list)}
+        made.jobs = {index: job.copy() for index, job in self.jobs.items()}
+        made.news = self.news.after(News())
+        return made
+
     @property
     def down(self) -> frozenset[int]:
         """GPUs that nothing may be put on."""
@@ -110,7 +119,7 @@ class ClusterState:
 
     def observation(self) -> Observation:
         """Return what a policy would see now; what it sees does not change while it decides."""
-        jobs = {index: replace(job.active) for index, job in self.jobs.items() if not job.held}
+        jobs = {index: job.active.copy() for index, job in self.jobs.items() if not job.held}
         shares = tuple(share for share in self.shares if share.jobs[0] in jobs)
         news = {each.name: tuple(getattr(self.news, each.name)) for each in fields(self.news)}
         return Observation(self.now_us, jobs, shares, **news, down=self.closed, dead=frozenset(self.dead))
@@ -144,7 +153,8 @@ class ClusterState:
 
     def handle(self, event: events.ClusterEvent) -> None:
         """Take in an event that `check_event` has found right; the cluster of an added server is set up before."""
-        self.advance(event.time_us)
+        if event.time_us != self.now_us:  # or else there is nothing to count
+            self.advance(event.time_us)
         _HANDLERS[type(event)](self, event)
         if isinstance(event, events.ServerAdded | events.ServerBack | events.GpuBack | events.LinkUp):
             self.take_up()  # the policy may not fail again
@@ -162,9 +172,9 @@ class ClusterState:
         job, index = replace(event.job, submit_us=submit_us), self.next_job
         work = self.setting.performance.work(job)
         own = LiveJob(JobState(index, job, work), queue=event.queue, held=True)
-        if isinstance(event, events.JobSubmitted):  # one that runs has waited for others
+        if isinstance(event, events.JobSubmitted) and job.after:  # one that runs has waited for others
             named = self.numbers_by_name()
-            own.waits_for = sorted({k for name in job.after or () for k in named.get(name, ())})
+            own.waits_for = sorted({k for name in job.after for k in named.get(name, ())})
         self.jobs[index], self.numbers[job.name] = own, index
         self.next_job += 1
 

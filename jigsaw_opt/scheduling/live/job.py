@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from jigsaw_opt.scheduling.plain import TEXT, TRUTH, Kept, NumberLimits, Shape, fields, listed, optional, whole
 from jigsaw_opt.scheduling.policy import JobState
@@ -42,6 +42,10 @@ class LiveJob(Kept):
     def stays(self) -> bool:
         """Whether no policy may stop or move it while it runs."""
         return self.frozen or self.active.job.preemptible is False
+
+    def copy(self) -> LiveJob:
+        """Return a job that changes apart from this one."""
+        return replace(self, active=self.active.copy())
 
     @staticmethod
     def shape(limits: NumberLimits) -> Shape:

@@ -6,8 +6,8 @@ import hashlib
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, TypeVar
+from copy import copy
+from typing import TypeVar
 
 from jigsaw_opt.arguments import typed
 from jigsaw_opt.errors import InvalidInputError, PluginError, UsageError
@@ -118,9 +118,8 @@ class LiveScheduler:
         self._chosen_plain = [self._policy.name, dict(self._options)]
         self._moves_per_hour, self._fall_back = moves_per_hour, fall_back
         self._perform, self._journal, self._clock = performance, journal, clock
-        given: dict[str, Any] = {"seed": seed, "round_us": round_us, "restart_us": restart_us}
+        given: Plain = {"seed": seed, "round_us": round_us, "restart_us": restart_us}
         given |= {"moves_per_hour": moves_per_hour, "fall_back": fall_back}
-        self._again = partial(LiveScheduler, cluster, policy, performance=performance, **given)
         setting = PolicySetting(cluster, performance(cluster), round_us, restart_us, seed)
         figures = (cluster, setting.performance.name, setting.performance.figures, given)
         self._inputs = hashlib.sha256(repr((figures, self._policy.name, self._options)).encode()).hexdigest()
@@ -261,19 +260,21 @@ class LiveScheduler:
         with self._lock:
             if self._asked.is_asked:
                 self._take_late({"event": "taken"})
-            return self._encoded()
+            return encode_state(self._state, self._inputs, self._chosen_plain, self._asked.memory)
 
     def copy(self) -> LiveScheduler:
         """Return a scheduler in the same state, without journal and clock.
 
         A question that the policy is still deciding on is put again by the next step of the copy.
         """
+        made = copy(self)
+        made._lock, made._journal, made._clock = threading.Lock(), None, None
         with self._lock:
-            state = self._encoded()
+            made._state, memory = self._state.copy(), self._asked.memory
             if self._asked.is_asked:
-                state |= {"news": self._state.news.after(self._told_news).plain(), "asked": True}
-        made: LiveScheduler = self._again()
-        made.restore(state)
+                made._state.news, made._state.asked = self._state.news.after(self._told_news), True
+            made._choose()
+        made._asked.restore(memory, made._state.observation(), "policy")
         return made
 
     def read(self, what: Callable[[ClusterState], Read]) -> Read:
@@ -362,9 +363,6 @@ class LiveScheduler:
         if self._journal is not None:
             self._journal(entry)
         self._at_beginning = False
-
-    def _encoded(self) -> Plain:
-        return encode_state(self._state, self._inputs, self._chosen_plain, self._asked.memory)
 
     def _take_in(self, entry: Plain, report: Report) -> tuple[str, ...]:
         """Take an event in, unless something is wrong in itself, which is reported, or here; what has no effect."""
