@@ -56,7 +56,8 @@ class PretendedSlurm:
         self.states = {f"n{k}": "idle" for k in range(nodes)}
         self.jobs: dict[int, Job] = {}
         self.called: list[Command] = []
-        self.answers = True
+        self.answers = self.has_accounting = True
+        self.forgotten: set[str] = set()
         self.before: Callable[[Command], None] = lambda command: None
         self.after: Callable[[Command], None] = lambda command: None
         self.refuses: Callable[[Command], bool] = lambda command: False
@@ -121,14 +122,19 @@ class PretendedSlurm:
     def _answer(self, command: Command) -> str:
         match command:
             case ("squeue", "--all", *_):
-                return json.dumps({"jobs": [self._row(job) for job in self.jobs.values()]})
+                kept = (job for job in self.jobs.values() if job.name not in self.forgotten)
+                return json.dumps({"jobs": [self._row(job) for job in kept]})
             case ("squeue", _, asked, *_):
                 return self.jobs[int(asked.partition("=")[2])].state + "\n"
             case ("sinfo", *_):
                 rows = ({"name": n, "state": s, "gres": f"gpu:{self.gpus}"} for n, s in self.states.items())
                 return json.dumps({"nodes": list(rows)})
-            case ("sacct", *_):
-                raise SlurmError("Slurm accounting storage is disabled")
+            case ("sacct", *_, asked):
+                if not self.has_accounting:
+                    raise SlurmError("Slurm accounting storage is disabled")
+                named = asked.partition("=")[2].split(",")
+                found = (job for job in self.jobs.values() if job.name in named)
+                return "".join(f"{job.name}|{job.state}|{job.begins_s}|{job.ends_s}\n" for job in found)
             case ("scontrol", "update", asked, nodes):
                 job = self._waiting(asked.partition("=")[2])
                 job.wanted = tuple(filter(None, nodes.partition("=")[2].split(",")))

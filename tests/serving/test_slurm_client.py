@@ -197,6 +197,35 @@ def test_a_slurm_that_does_not_answer_is_waited_for(tmp_path: Path) -> None:
     assert told == ["Slurm does not answer: Unable to contact slurm controller", "Slurm answers"]
 
 
+@pytest.mark.parametrize("has_accounting", [True, False])
+def test_jobs_that_slurm_forgot_while_the_client_was_away(tmp_path: Path, has_accounting: bool) -> None:
+    slurm = PretendedSlurm(1, 4)
+    slurm.has_accounting = has_accounting
+    ended, listed, waits = slurm.submit(1, 20), slurm.submit(1, 30), slurm.submit(4, 10)
+    for forgotten in ((), (ended,), (ended,)):
+        slurm.forgotten = {job.name for job in forgotten}
+        with ClientLog(tmp_path / "log") as log:
+            client = client_of(slurm, log)
+            for _ in range(3):
+                client.poll()
+                slurm.advance(1)
+        slurm.advance(100)
+    told = {entry["job"]: entry for entry in read_log(tmp_path / "log") if entry["entry"] == "ended"}
+    assert kinds(tmp_path / "log").count("ended") == len(told) == 3
+    states = ["COMPLETED" if has_accounting else "UNKNOWN", "COMPLETED", "COMPLETED"]
+    assert [told[job.name]["state"] for job in (ended, listed, waits)] == states
+    ends = [told[job.name]["end_us"] for job in (ended, listed, waits)]
+    assert ends == [
+        ended.ends_s * SECOND_US if has_accounting else None,
+        listed.ends_s * SECOND_US,
+        waits.ends_s * SECOND_US,
+    ]
+    # The accounting is asked once.
+    assert [command[-1] for command in slurm.called if command[0] == "sacct"] == ["--jobs=1"]
+    said = [entry["text"] for entry in read_log(tmp_path / "log") if entry.get("subject") == "accounting"]
+    assert said == ["Slurm accounting storage is disabled"] * (not has_accounting)
+
+
 def test_without_leave_to_preempt_nothing_that_runs_is_stopped(tmp_path: Path) -> None:
     slurm = PretendedSlurm(1, 4)
     slurm.submit(4, 500, held=False, limit_s=9_000)

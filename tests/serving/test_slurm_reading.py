@@ -13,14 +13,10 @@ import pytest
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.serving.slurm import commands
 from jigsaw_opt.serving.slurm.cluster import SlurmCluster
-from jigsaw_opt.serving.slurm.commands import SlurmError, run_command
-from jigsaw_opt.serving.slurm.log import ClientLog, read_log, released_jobs
-from jigsaw_opt.serving.slurm.reading import (
-    SlurmJob,
-    SlurmNode,
-    read_jobs,
-    read_nodes,
-)
+from jigsaw_opt.serving.slurm.commands import Command, SlurmError, run_command
+from jigsaw_opt.serving.slurm.log import ClientLog, open_jobs, read_log, released_jobs
+from jigsaw_opt.serving.slurm.plain import JOBS_PLAIN, NODES_PLAIN, AnySlurm
+from jigsaw_opt.serving.slurm.reading import SlurmJob, SlurmNode, read_ended, read_jobs, read_nodes
 
 DATA = Path(__file__).parents[1] / "data" / "slurm"
 NOW_US = 1_796_007_960_000_000
@@ -50,6 +46,81 @@ def test_jobs_of_json() -> None:
     assert (found["4_7"].array, found["4_7"].array_limit, found["4_7"].per_node) == ("4", 2, 2)
     assert (found["1"].start_us, found["1"].limit_us) == (1_796_007_950_000_000, 600_000_000)
     assert found["2"].start_us is None
+
+
+class OldSlurm:
+    """A Slurm that refuses JSON with these words, and prints plain text; it keeps what it was asked."""
+
+    def __init__(self, refusal: str, jobs: str, nodes: str = "") -> None:
+        self.refusal, self.asked = refusal, list[Command]()
+        self._printed = {JOBS_PLAIN: jobs, NODES_PLAIN: nodes}
+
+    def __call__(self, command: Command) -> str:
+        """Return what it prints."""
+        self.asked.append(command)
+        if command not in self._printed:
+            raise SlurmError(f"squeue failed: squeue: {self.refusal}")
+        return self._printed[command]
+
+
+def read_plain(lines: str) -> list[SlurmJob]:
+    """Return the jobs of plain text."""
+    return read_jobs(AnySlurm(OldSlurm("unrecognized option '--json'", lines))(commands.JOBS), NOW_US)
+
+
+def test_plain_text_tells_the_same_but_for_numbers_of_gpus_and_most_nodes() -> None:
+    told = [replace(job, indices={}, most_nodes=None) for job in jobs().values()]
+    assert read_plain(text("squeue-22.05.txt")) == told
+
+
+@pytest.mark.parametrize("refusal", ["invalid option -- '-'", "fatal: Unable to find plugin: serializer/json"])
+def test_json_is_asked_for_only_until_it_is_refused(refusal: str) -> None:
+    old = OldSlurm(refusal, text("squeue-22.05.txt"), text("sinfo-22.05.txt"))
+    run = AnySlurm(old)
+    assert len(read_jobs(run(commands.JOBS), NOW_US)) == 12
+    assert read_nodes(run(commands.NODES)) == read_nodes(text("sinfo-22.05.json"))
+    assert len(read_jobs(run(commands.JOBS), NOW_US)) == 12
+    assert old.asked == [commands.JOBS, JOBS_PLAIN, NODES_PLAIN, JOBS_PLAIN]
+
+
+def test_a_slurm_that_does_not_answer_is_not_asked_in_plain_text() -> None:
+    old = OldSlurm("Unable to contact slurm controller (connect failure)", text("squeue-22.05.txt"))
+    for _ in range(2):
+        with pytest.raises(SlurmError, match="Unable to contact"):
+            AnySlurm(old)(commands.JOBS)
+    assert old.asked == [commands.JOBS] * 2
+
+
+def test_plain_text_that_cannot_be_read_is_refused() -> None:
+    with pytest.raises(SlurmError, match="2 columns, not 24"):
+        read_plain("1|2\n")
+    with pytest.raises(SlurmError, match="a time that is no number of seconds: '2026-12-01T10:00:00'"):
+        read_plain(text("squeue-22.05.txt").replace("1796007947", "2026-12-01T10:00:00"))
+    # An array whose tasks Slurm has shortened, and a task alone, as a record of a job that has several components.
+    line = text("squeue-22.05.txt").splitlines()[4]
+    (shortened,) = read_plain(line.replace("4_[1-3,7%2]", "4_[1-3,...%2]"))
+    assert (shortened.strange, shortened.array_limit) == ("its number cannot be read", 2)
+    (task,) = read_plain(line.replace("4_[1-3,7%2]", "4_7"))
+    assert (task.name, task.array, task.limit_us) == ("4_7", "4", 86_400_000_000)
+
+
+@pytest.mark.parametrize(
+    ("state", "meant"),
+    [("idle", "up"), ("idle*", "down"), ("down$", "down"), ("drng", "closed"), ("mixed-", "up"), ("idle~", "up")],
+)
+def test_what_states_of_nodes_mean_in_plain_text(state: str, meant: str) -> None:
+    run = AnySlurm(OldSlurm("unrecognized option", "", f"n[1-2]|{state}|gpu:4\n"))
+    assert read_nodes(run(commands.NODES)) == [SlurmNode("n1", "gpu:4", meant), SlurmNode("n2", "gpu:4", meant)]
+
+
+def test_how_jobs_ended() -> None:
+    job = SlurmJob("7_1", "runs", "RUNNING", 2, start_us=5)
+    (known,) = read_ended("7_1|CANCELLED by 0|1796007950|1796007960\nbad line\n", [job])
+    assert (known.state, known.told, known.end_us, known.gpus) == ("ended", "CANCELLED by 0", 1_796_007_960_000_000, 2)
+    (unknown,) = read_ended("7|COMPLETED|1|2\n7_1|RUNNING|Unknown|Unknown\n", [job])
+    assert (unknown.told, unknown.start_us, unknown.end_us) == ("RUNNING", 5, None)
+    assert [one.told for one in read_ended("", [job])] == ["UNKNOWN"]
+    assert commands.accounting(["7", "8_1"])[-1] == "--jobs=7,8_1"
 
 
 def changed(number: str, **values: Any) -> SlurmJob:
@@ -173,7 +244,7 @@ def test_commands() -> None:
 
 
 def test_running_a_command() -> None:
-    assert run_command(("printenv", "SLURM_BITSTR_LEN")) == "0\n"
+    assert run_command(("printenv", "SLURM_BITSTR_LEN", "SLURM_TIME_FORMAT")) == "0\n%s\n"
     with pytest.raises(SlurmError, match="cannot be run"):
         run_command(("no-such-program-of-slurm",))
     with pytest.raises(SlurmError, match="exit code 1"):
@@ -253,6 +324,7 @@ def test_a_log_outlives_a_crash(tmp_path: Path) -> None:
     assert [entry["time_us"] for entry in read_log(path)] == [1, 2, 3, 5]
     assert released_jobs(path) == {"8_1"}
     assert released_jobs(tmp_path / "none") == set()
+    assert open_jobs(tmp_path / "none") == {}
 
 
 def test_other_files_are_no_logs(tmp_path: Path) -> None:

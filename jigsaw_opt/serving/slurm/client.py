@@ -2,14 +2,14 @@
 
 Slurm is the truth. What differs becomes events; what the scheduler decides becomes commands, where the client acts. As
 nothing but this comparison counts, a client that was killed goes on from the next poll. Of its own log it reads only
-which jobs it has released.
+which jobs it has released, and of which it has not seen the end.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 from jigsaw_opt.errors import JigsawError
 from jigsaw_opt.problem.cluster import Cluster
@@ -20,8 +20,9 @@ from jigsaw_opt.serving.slurm import commands
 from jigsaw_opt.serving.slurm.belief import Belief
 from jigsaw_opt.serving.slurm.cluster import SlurmCluster
 from jigsaw_opt.serving.slurm.commands import Command, Runner, SlurmError
-from jigsaw_opt.serving.slurm.log import ClientLog, released_jobs
-from jigsaw_opt.serving.slurm.reading import SlurmJob, SlurmNode, read_jobs, read_nodes
+from jigsaw_opt.serving.slurm.log import ClientLog, open_jobs, released_jobs
+from jigsaw_opt.serving.slurm.plain import AnySlurm
+from jigsaw_opt.serving.slurm.reading import SlurmJob, SlurmNode, read_ended, read_jobs, read_nodes
 from jigsaw_opt.serving.slurm.scheduler import LocalScheduler
 
 DEFAULT_POLICY = "backfill:kind=conservative:reserve=servers:placement=consolidated"
@@ -32,6 +33,8 @@ _MOST_PREDICTIONS = 3
 """So many new jobs are predicted at most at a poll, as each takes time."""
 _FEWEST_PAST = 20
 _MOST_PAST = 500
+_MOST_ASKED = 1000
+"""So many jobs are asked of the accounting at once, as a command must not be too long."""
 _ALIVE_US = 30_000_000
 
 
@@ -72,8 +75,10 @@ class SlurmClient:
         setting: ClientSetting,
         clock: Callable[[], int],
     ) -> None:
-        self._run, self._setting, self._clock, self._connect, self._log = run, setting, clock, connect, log
+        self._run, self._setting, self._clock, self._connect, self._log = AnySlurm(run), setting, clock, connect, log
         self._released = released_jobs(log.path)
+        self._open = open_jobs(log.path)
+        """The jobs of the log of whose end it does not tell yet."""
         self._since: dict[str, int] = {}
         """When a job was released, of those that do not run yet."""
         self._requeued: dict[str, int] = {}
@@ -148,9 +153,8 @@ class SlurmClient:
     def _compare(self, before: Mapping[str, SlurmJob]) -> None:
         """Tell of every job that is otherwise than the scheduler believes."""
         belief, left = self._belief, Counter[str]()
-        # Slurm forgets jobs some minutes after their end: how those ended that it no longer lists is not known.
-        gone = [replace(before[name], state="ended", told="UNKNOWN") for name in belief.at if name not in self._truth]
-        for job in [*gone, *(one for one in self._truth.values() if one.state == "ended" and one.name in belief.at)]:
+        gone = self._gone([job for name, job in self._open.items() if name not in self._truth])
+        for job in [*gone, *(one for one in self._truth.values() if one.state == "ended" and one.name in self._open)]:
             self._end(job)
         misplaced: list[SlurmJob] = []
         for job in self._truth.values():
@@ -167,8 +171,19 @@ class SlurmClient:
             self._adopt(job, left)
         belief.say("left out", "; ".join(f"{why}: {count}" for why, count in sorted(left.items())) or "nothing")
 
+    def _gone(self, jobs: Sequence[SlurmJob]) -> list[SlurmJob]:
+        """Return jobs that Slurm has forgotten since their end, with how they ended where the accounting says it."""
+        told = ""
+        try:
+            for first in range(0, len(jobs), _MOST_ASKED):
+                told += self._run(commands.accounting(job.name for job in jobs[first : first + _MOST_ASKED]))
+        except SlurmError as error:
+            self._belief.say("accounting", str(error))
+        return read_ended(told, jobs)
+
     def _end(self, job: SlurmJob) -> None:
         self._belief.finish(job.name)
+        self._open.pop(job.name, None)
         for kept in (self._since, self._requeued, self._failures):
             kept.pop(job.name, None)
         self._released.discard(job.name)
@@ -183,6 +198,7 @@ class SlurmClient:
             times = {"submit_us": job.submit_us, "start_us": job.start_us}
             facts = {"gpus": job.gpus, "types": job.types, "limit_us": job.limit_us}
             self._belief.write("running", job=job.name, nodes=job.nodes, **facts, **times)
+            self._open[job.name] = job
             self._failures.pop(job.name, None)
             self._since.pop(job.name, None)
 
@@ -226,6 +242,7 @@ class SlurmClient:
                 return
             self._unpredicted.append(name)
             belief.write("job", job=name, gpus=job.gpus, submit_us=job.submit_us, limit_us=job.limit_us)
+            self._open[name] = job
         elif before is not None and before.state == "runs" and name not in self._requeued:
             belief.take_off(name)
         belief.hold(name, not job.ready)

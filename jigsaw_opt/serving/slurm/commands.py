@@ -27,8 +27,11 @@ class SlurmError(JigsawError):
 
 
 def run_command(command: Command, seconds: float = 30.0) -> str:
-    """Return what a command prints, with all tasks of arrays; `seconds`: how long it may take."""
-    environment = {**os.environ, "SLURM_BITSTR_LEN": "0", "LC_ALL": "C"}
+    """Return what a command prints, with all tasks of arrays and times in seconds since 1970.
+
+    `seconds`: how long it may take.
+    """
+    environment = {**os.environ, "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0", "LC_ALL": "C"}
     try:
         done = subprocess.run(
             command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False
@@ -69,6 +72,12 @@ def requeue(job: str) -> Command:
 def state_of(job: str) -> Command:
     """Return the command that prints the state of a job now."""
     return ("squeue", "--noheader", f"--jobs={_job(job)}", "--states=all", "-o", "%T")
+
+
+def accounting(jobs: Iterable[str]) -> Command:
+    """Return the command that prints how jobs ended, from the accounting."""
+    columns = "--format=JobID,State,Start,End"
+    return ("sacct", "--allocations", "--parsable2", "--noheader", columns, f"--jobs={','.join(map(_job, jobs))}")
 
 
 def _job(text: str) -> str:

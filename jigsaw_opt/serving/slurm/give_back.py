@@ -8,6 +8,7 @@ from jigsaw_opt.serving.slurm import commands
 from jigsaw_opt.serving.slurm.client import ClientSetting
 from jigsaw_opt.serving.slurm.commands import Runner, SlurmError
 from jigsaw_opt.serving.slurm.log import read_begun, read_log, released_jobs
+from jigsaw_opt.serving.slurm.plain import AnySlurm
 from jigsaw_opt.serving.slurm.reading import read_jobs
 
 
@@ -22,7 +23,7 @@ def give_back(run: Runner, path: Path, after_us: int, now_us: int) -> tuple[list
     if not begin["act"] or now_us - last_us < after_us:
         return None
     given, wrong, released = list[str](), list[str](), released_jobs(path)
-    for job in read_jobs(run(commands.JOBS), now_us):
+    for job in read_jobs(AnySlurm(run)(commands.JOBS), now_us):
         own = job.name in released
         if job.state == "waits" and job.gpus and not job.strange and setting.takes(job) and (job.held or own):
             try:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeAlias
 
 from jigsaw_opt.documents.file_bytes import require_alone, unwritable
 from jigsaw_opt.errors import reason_of, wrong_input
+from jigsaw_opt.serving.slurm.reading import SlurmJob
 from jigsaw_opt.text import json_text
 
 Entry: TypeAlias = Mapping[str, Any]
@@ -85,6 +87,19 @@ def read_begun(path: Path) -> tuple[Entry, list[Entry]]:
     if begin is None:
         raise wrong_input(str(path), "says of no client that it began", code="empty")
     return begin, entries
+
+
+def open_jobs(path: Path) -> dict[str, SlurmJob]:
+    """Return the jobs that a client has seen and whose end it has not, by its log; none where there is no log."""
+    found: dict[str, SlurmJob] = {}
+    for entry in read_log(path) if path.exists() else ():
+        name = str(entry.get("job"))
+        if entry["entry"] in ("job", "running"):
+            job = SlurmJob(name, "runs", "", entry["gpus"], submit_us=entry["submit_us"])
+            found[name] = replace(job, start_us=entry.get("start_us"))
+        elif entry["entry"] == "ended":
+            found.pop(name, None)
+    return found
 
 
 def released_jobs(path: Path) -> set[str]:

@@ -1,4 +1,4 @@
-"""Jobs and nodes as Slurm tells them now: the JSON that ``squeue`` and ``sinfo`` print, from version 22.05 on.
+"""Jobs and nodes as Slurm tells them: the JSON of ``squeue`` and ``sinfo``, from version 22.05 on, and ``sacct``.
 
 Numbers are plain or ``{"set": true, "number": 7}``, states are a word or a list of words, and nodes stand under
 ``nodes`` or, with others alike, under ``sinfo``.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jigsaw_opt.documents.readers.slurm.reading import ENDED_STATES, tasks_of
@@ -98,6 +98,20 @@ def read_nodes(text: str) -> list[SlurmNode]:
             for one in nodes_of(str(name)) or ():
                 found[one] = SlurmNode(one, str(gres), _node_state(words.upper().split("+")))
     return list(found.values())
+
+
+def read_ended(text: str, jobs: Iterable[SlurmJob]) -> list[SlurmJob]:
+    """Return jobs that have ended, as ``sacct`` tells with the columns JobID, State, Start and End.
+
+    `text`: what it prints; of jobs that it does not name nobody knows how they ended.
+    """
+    told = {cells[0]: cells[1:] for cells in (line.split("|") for line in text.splitlines()) if len(cells) == 4}
+    found: list[SlurmJob] = []
+    for job in jobs:
+        state, *times = told.get(job.name, ("UNKNOWN", "", ""))
+        start_us, end_us = (int(one) * 1_000_000 if one.isdecimal() else None for one in times)
+        found.append(replace(job, state="ended", told=state, start_us=start_us or job.start_us, end_us=end_us))
+    return found
 
 
 def _rows(text: str, *keys: str) -> list[dict[str, Any]]:
