@@ -18,7 +18,7 @@ from jigsaw_opt.documents import load_instance, save_instance
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem import Model
-from tests.cli.test_partition_command import MACHINES, PROFILE
+from tests.cli.test_planning_commands import MACHINES, PARTITIONED
 from tests.pages import ROOT
 from tests.refusals import ends
 
@@ -46,7 +46,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 @pytest.fixture
 def partition(tmp_path: Path) -> Path:
     profile, path = tmp_path / "small.graph.txt", tmp_path / "small.partition.json"
-    profile.write_text(PROFILE)
+    profile.write_text(PARTITIONED)
     assert main(["partition", str(profile), *MACHINES, "-o", str(path)]) == 0
     return path
 
@@ -54,7 +54,7 @@ def partition(tmp_path: Path) -> Path:
 @pytest.fixture
 def two_stages(tmp_path: Path) -> Path:
     profile, path = tmp_path / "small.graph.txt", tmp_path / "two.partition.json"
-    profile.write_text(PROFILE)
+    profile.write_text(PARTITIONED)
     assert main(["partition", str(profile), "--machines", "2", *MACHINES[2:], "--no-replication", "-o", str(path)]) == 0
     return path
 
@@ -168,7 +168,7 @@ def test_gpus_of_the_right_type_must_suffice(tmp_path: Path, capsys: pytest.Capt
 def test_the_page_goes_from_a_profile_to_a_picture(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "pipelines.md").read_text()
     (block,) = [each for each in re.findall(r"```bash\n(.*?)```", page, re.DOTALL) if "--into" in each]
-    (tmp_path / "small.graph.txt").write_text(PROFILE)
+    (tmp_path / "small.graph.txt").write_text(PARTITIONED)
     (tmp_path / "jigsaw").write_text(f'#!/bin/sh\nexec {sys.executable} -m jigsaw_opt "$@"\n')
     (tmp_path / "jigsaw").chmod(0o755)
     environment = {
@@ -183,7 +183,7 @@ def test_the_page_goes_from_a_profile_to_a_picture(tmp_path: Path) -> None:
 
 def test_cuts_and_schedule_of_a_profile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     profile, instance, plan = tmp_path / "small.graph.txt", tmp_path / "instance.json", tmp_path / "plan.json"
-    profile.write_text(PROFILE)
+    profile.write_text(PARTITIONED)
     given = ["pipeline", str(profile), "--stages", "2", "--micro-batches", "3", "--work-limit", "1", "--threads", "1"]
     assert main([*given, "--memory", "2GB", "--baseline", "1f1b", "-o", str(instance), "--plan", str(plan)]) == 0
     told = capsys.readouterr().out
@@ -211,13 +211,13 @@ def test_cuts_and_schedule_of_a_profile(tmp_path: Path, capsys: pytest.CaptureFi
 )
 def test_what_makes_no_sense_with_cuts_is_refused(given: list[str], told: str, tmp_path: Path) -> None:
     profile = tmp_path / "small.graph.txt"
-    profile.write_text(PROFILE)
+    profile.write_text(PARTITIONED)
     ends(told.format(profile), "pipeline", profile, *given)
 
 
 def test_no_file_is_written_where_one_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     profile = tmp_path / "small.graph.txt"
-    profile.write_text(PROFILE)
+    profile.write_text(PARTITIONED)
 
     def refuse(_: object) -> bytes:
         raise UsageError("no")

@@ -1,13 +1,15 @@
-"""`cpsat` on jobs with a task graph: known answers, both horizons, and random instances."""
+"""`cpsat` on jobs with a task graph: known answers, alike parts, periods, and what `tests.task_graph_oracle` finds."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
+from random import Random
 
 import pytest
 
-from jigsaw_opt.formulations.cpsat.parts import alike_parts
+from jigsaw_opt.checking import check
+from jigsaw_opt.formulations.cpsat.parts import alike_parts, sorted_starts
 from jigsaw_opt.instances.sources import instance_from
 from jigsaw_opt.problem import (
     Cluster,
@@ -20,16 +22,23 @@ from jigsaw_opt.problem import (
     TaskGraph,
     TaskGraphBlock,
     TaskGraphJob,
+    compile_instance,
 )
 from jigsaw_opt.problem.compiled.task_graph import compile_task_graph
+from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.task_graph import Barrier
+from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
+from jigsaw_opt.solvers.activities.placing import placements
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.solvers.solve_state import SolveState
 from tests.random_task_graphs import random_task_graph_instance
 
 pytest.importorskip("ortools")
+
+from tests.task_graph_oracle import task_graph_optimum
 
 FT06 = (
     ((2, 1), (0, 3), (1, 6), (3, 7), (5, 3), (4, 6)),
@@ -160,3 +169,174 @@ def test_random_instances_are_decided(seed: int, horizon: Horizon, objective: Ob
     result = solved(replace(instance, jobs=instance.task_graph_jobs))
     assert result.status in (Status.OPTIMAL, Status.INFEASIBLE)
     assert result.stopped_by is StoppedBy.PROOF
+
+
+SEEDS: dict[tuple[Horizon, Objective], tuple[int, ...]] = {
+    ("finite", "makespan"): (3, 15, 40, 57, 71, 89, 117, 134, 141, 154, 172),
+    ("finite", "weighted_completion"): (3, 6, 11, 13, 16, 26, 29, 34),
+    ("cyclic", "period"): (3, 14, 17, 19, 21, 48, 96, 132, 160, 163, 177, 182, 194),
+}
+
+
+def two_batches(memory: int, barrier: bool) -> Instance:
+    """Forward passes of 1 and backward passes of 2 on one GPU, each pair with one byte held in between."""
+    blocks = tuple(TaskGraphBlock(f"{kind}{b}", ("s",), {"v": 1 + (kind == "B")}) for b in range(2) for kind in "FB")
+    edges = (*(Edge(f"F{b}", f"B{b}") for b in range(2)), Edge("F0", "F1"), Edge("F1", "B0"))
+    holds = tuple(MemoryInterval(f"F{b}", f"B{b}", 1) for b in range(2))
+    shape = TaskGraph((Slot("s"),), blocks, (), edges, "slot" if barrier else "none", holds)
+    cluster = Cluster((Server("s", "v", 1, memory, 10**6),))
+    return Instance("two", cluster, {}, (TaskGraphJob("j", shape, 1),), "cyclic", "period")
+
+
+@pytest.mark.parametrize("barrier", [True, False])
+def test_the_oracle_on_known_answers(barrier: bool) -> None:
+    # All of the work is 6; both batches are held at once, for F1 comes before B0.
+    assert task_graph_optimum(two_batches(2, barrier)) == 6
+    assert task_graph_optimum(two_batches(1, barrier)) is None
+    finite = replace(two_batches(2, barrier), horizon="finite", objective="weighted_completion")
+    job = replace(finite.task_graph_jobs[0], iterations=2, release_us=3, weight=5)
+    assert task_graph_optimum(replace(finite, jobs=(job,))) == 5 * (3 + 12)
+
+
+@pytest.mark.parametrize(
+    ("horizon", "objective", "seed"), [(*kind, seed) for kind, seeds in SEEDS.items() for seed in seeds]
+)
+def test_the_optimum(horizon: Horizon, objective: Objective, seed: int) -> None:
+    drawn = random_task_graph_instance(seed, horizon, objective)
+    # Half of them with so little memory that it often matters.
+    memory = 4 + seed % 10 if seed % 2 else 100
+    servers = tuple(replace(server, gpu_memory=memory) for server in drawn.cluster.servers)
+    instance = replace(drawn, cluster=replace(drawn.cluster, servers=servers), jobs=drawn.task_graph_jobs)
+    result = solve(instance, "cpsat", Options(threads=1, work_limit=20.0))
+    assert result.status in (Status.OPTIMAL, Status.INFEASIBLE)
+    assert result.objective == task_graph_optimum(instance)
+
+
+@pytest.mark.parametrize("barrier", ["none", "slot"])
+def test_the_optimum_where_memory_holds_a_pipeline_back(barrier: Barrier) -> None:
+    job = TaskGraphJob("pipe", pipeline(2, 2, 1, barrier), 1)
+    found = []
+    for memory in (1, 2):
+        instance = instance_of(one_server(2, memory), job, horizon="cyclic")
+        found.append(task_graph_optimum(instance))
+        assert solve(instance, "cpsat", Options(threads=1, work_limit=20.0)).objective == found[-1]
+    tight, ample = found
+    assert tight is not None and ample is not None and tight > ample
+
+
+BARRIERS: tuple[Barrier, ...] = ("none", "slot", "job")
+
+
+def alike(seed: int, horizon: Horizon) -> Instance:
+    """Two or three times the same random blocks, edges and holds on two slots."""
+    random = Random(f"alike/{seed}")
+    copies = random.choice((2, 2, 3))
+    size = 2 if copies == 3 else random.choice((2, 3))
+    slots = [random.choice("ab") for _ in range(size - 1)] + ["b"]
+    times = [random.randrange(1, 4) for _ in range(size)]
+    ahead = [(0, n, 0) for n in range(1, size) if random.random() < 0.7]
+    edges = [*ahead, *([(size - 1, 0, 1)] if random.random() < 0.3 else [])]
+    pairs = [(a, b) for a in range(size) for b in range(size) if slots[a] == slots[b] and random.random() < 0.6]
+    blocks = [TaskGraphBlock(f"{k}.{n}", (slots[n],), {"v": times[n]}) for k in range(copies) for n in range(size)]
+    blocks.append(TaskGraphBlock("alone", ("a",), {"v": 1}))
+    shape = TaskGraph(
+        (Slot("a"), Slot("b")),
+        tuple(blocks),
+        (),
+        tuple(Edge(f"{k}.{a}", f"{k}.{b}", lag) for k in range(copies) for a, b, lag in edges),
+        random.choice(BARRIERS),
+        tuple(MemoryInterval(f"{k}.{a}", f"{k}.{b}", 1 + (a + b) % 2) for k in range(copies) for a, b in pairs),
+    )
+    cluster = Cluster((Server("s", "v", 2, random.choice((2, 3, 4)), 10**6),))
+    job = TaskGraphJob("job", shape, random.choice((1, 1, 2)) if size * copies < 6 else 1)
+    return Instance("alike", cluster, {}, (job,), horizon, "period" if horizon == "cyclic" else "makespan")
+
+
+@pytest.mark.parametrize("horizon", ["finite", "cyclic"])
+def test_the_optimum_of_alike_parts(horizon: Horizon) -> None:
+    found = []
+    for seed in range(16):
+        instance = alike(seed, horizon)
+        assert alike_parts(compile_task_graph(instance.task_graph_jobs[0]))
+        result = solve(instance, "cpsat", Options(threads=1, work_limit=20.0))
+        found.append(result.objective)
+        assert result.objective == task_graph_optimum(instance), seed
+    assert None in found
+    assert len(set(found)) > 4
+
+
+def test_starts_are_sorted_part_by_part() -> None:
+    blocks = tuple(TaskGraphBlock(f"{kind}{k}", ("s",), {"v": 1}) for k in range(2) for kind in "FB")
+    edges, holds = (
+        tuple(made(f"F{k}", f"B{k}") for k in range(2)) for made in (Edge, lambda a, b: MemoryInterval(a, b, 1))
+    )
+    shape = TaskGraph((Slot("s"),), blocks, (), edges, "none", holds)
+    graph = compile_task_graph(TaskGraphJob("job", shape, 1))
+    assert sorted_starts(graph, [[4, 6, 0, 7]]) == [[0, 6, 4, 7]]
+
+
+def there_and_back(devices: int, memory: int, *paths: list[int]) -> Instance:
+    """Forward blocks of 1 along each path, backward ones of 3 back; 1 is held from the one to the other."""
+    blocks, edges, holds = list[TaskGraphBlock](), list[Edge](), list[MemoryInterval]()
+    for number, path in enumerate(paths):
+        chain = [f"f{number}.{device}" for device in path] + [f"b{number}.{device}" for device in path[::-1]]
+        slots = [f"d{device}" for device in [*path, *path[::-1]]]
+        blocks += [TaskGraphBlock(n, (s,), {"v": 3 if n[0] == "b" else 1}) for n, s in zip(chain, slots, strict=True)]
+        edges += [Edge(before, after) for before, after in pairwise(chain)]
+        holds += [MemoryInterval(f"f{number}.{device}", f"b{number}.{device}", 1) for device in path]
+    own = tuple(Slot(f"d{device}") for device in range(devices))
+    shape = TaskGraph(own, tuple(blocks), (), tuple(edges), "none", tuple(holds))
+    cluster = Cluster((Server("s", "v", devices, memory, 10**6),))
+    return Instance("there and back", cluster, {}, (TaskGraphJob("job", shape, 1),), "cyclic", "period")
+
+
+def solved_by(instance: Instance, solver: str = "auto") -> Result:
+    return solve(instance, solver, Options(threads=1, work_limit=20.0))
+
+
+@pytest.mark.parametrize(("memory", "period"), [(1, 16), (2, 8), (3, 8), (4, 4)])
+def test_one_chain_there_and_back(memory: int, period: int) -> None:
+    # The first device holds memory for all 16; with four units no device waits.
+    result = solved_by(there_and_back(4, memory, [0, 1, 2, 3]))
+    assert (result.objective, result.status) == (period, Status.OPTIMAL)
+
+
+@pytest.mark.parametrize(("memory", "period"), [(1, 26), (2, 13), (4, 8)])
+def test_two_chains_that_cross(memory: int, period: int) -> None:
+    result = solved_by(there_and_back(4, memory, [0, 1, 2, 3], [3, 2, 1, 0]))
+    assert (result.objective, result.status) == (period, Status.OPTIMAL)
+
+
+def modulo_timetables(instance: Instance, most: int, seed: int = 0) -> list[Timetable]:
+    """Modulo schedules on the first placement, each of a shorter period than the one before."""
+    operations = compile_instance(instance)
+    found: list[Timetable] = []
+    for placement in islice(placements(operations, seed), 1):
+        schedules = PlacedJobs(operations, placement).modulo_schedules(Random(seed), most)
+        found += [timetable for timetable in schedules if timetable is not None]
+    return found
+
+
+@pytest.mark.parametrize(("memory", "period"), [(2, 8), (4, 4)])
+def test_modulo_schedules_overlap_periods(memory: int, period: int) -> None:
+    instance = there_and_back(4, memory, [0, 1, 2, 3])
+    found = modulo_timetables(instance, 16)
+    assert found[-1].period_us == period
+    assert [timetable.period_us for timetable in modulo_timetables(instance, 16)] == [each.period_us for each in found]
+    assert solved_by(instance, "greedy").objective == period
+
+
+def test_modulo_schedules_of_random_instances_are_correct() -> None:
+    checked = 0
+    for seed in range(40):
+        drawn = random_task_graph_instance(seed, "cyclic", "period")
+        servers = tuple(replace(server, gpu_memory=6 + seed % 8) for server in drawn.cluster.servers)
+        instance = drawn if seed % 2 else replace(drawn, cluster=replace(drawn.cluster, servers=servers))
+        for timetable in modulo_timetables(instance, 200, seed):
+            checked += 1
+            solve_state = SolveState("modulo", compile_instance(instance), Options(), lambda event: None)
+            solve_state.offer(timetable)
+            plan = solve_state.result(StoppedBy.COMPLETED).plan
+            assert plan is not None
+            assert not check(instance, plan), seed
+    assert checked >= 40
