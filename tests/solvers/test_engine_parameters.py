@@ -133,7 +133,7 @@ def test_the_models_of_the_portfolio_and_of_a_re_solve_take_them_too() -> None:
     def log_of(used: Callable[[Options], Result]) -> str:
         lines: list[str] = []
         handed = {"linearization_level": 2, "log_prefix": "mine"}
-        used(Options(threads=1, work_limit=1, engine_parameters=handed, engine_log=lines.append))
+        used(Options(threads=1, work_limit=0.2, engine_parameters=handed, engine_log=lines.append))
         return "\n".join(lines)
 
     for text in (

@@ -76,7 +76,7 @@ def test_a_proof_before_the_model_is_no_lack_of_it(pair: Instance, monkeypatch: 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_portfolio_says_whether_the_model_took_part(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Without relaxations nothing but the model proves that a plan is optimal, so its turn comes.
-    given = {"threads": workers, "work_limit": 0.5, "without_bounds": names()}
+    given = {"threads": workers, "work_limit": 0.2, "without_bounds": names()}
     assert run(load("server/demo"), "portfolio", **given).exact_model == ExactModel(True)
     monkeypatch.setattr(cpsat_search, "_MOST_INTERVALS", 10)
     left_out = run(load("server/demo"), "portfolio", **given)

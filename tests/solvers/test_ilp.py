@@ -16,6 +16,7 @@ from jigsaw_opt.documents import load_instance
 from jigsaw_opt.errors import EngineDiedError, OutOfTimeError, UsageError
 from jigsaw_opt.formulations.linear import Entries, LinearProgram, ProgramBuilder
 from jigsaw_opt.instances.catalogue import load
+from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, compile_instance
 from jigsaw_opt.problem.clock import Clock, limited
 from jigsaw_opt.solvers.engines.highs import Ending, HighsEngine, HighsSearch, solve_program
@@ -165,7 +166,7 @@ def test_a_transfer_without_duration_overlaps_nothing(no_warm_start: None) -> No
 
 @pytest.mark.slow
 def test_a_work_limit_is_deterministic_and_honest(no_warm_start: None) -> None:
-    instance = load("server/demo")
+    instance = generate("tiny", 3)
     first, second = run(instance, work=1), run(instance, work=1)
     assert first.status is not Status.OPTIMAL
     assert first.stopped_by is StoppedBy.TIME
@@ -193,7 +194,7 @@ def test_an_interrupt_keeps_the_incumbent_and_the_bound() -> None:
 
 
 def test_a_cancelled_engine_stops() -> None:
-    operations = compile_instance(load("server/demo"))
+    operations = compile_instance(generate("tiny", 3))
     limit = ilp.serial_limit(operations)
     model = ilp.build(operations, ilp.windows(operations, limit), 0, limit)
     bounds: list[float] = []
