@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,21 +110,15 @@ def test_the_example_of_a_pipeline_fills_its_bubbles(tmp_path: Path) -> None:
     assert "<html" in (tmp_path / "timeline.html").read_text()
 
 
-def test_the_example_of_licences_is_solved_and_takes_longer_for_them() -> None:
-    """Jobs a and b follow one another for their licence, 600 each; with more licences all four run at once."""
-    instance = load_instance(EXAMPLES / "licences.json")
+@pytest.mark.parametrize(
+    ("name", "without"), [("licences", {"licences": {"solver": 2, "data": 3}}), ("power-cap", {"power_caps": None})]
+)
+def test_the_examples_of_capacities_are_solved_and_take_twice_as_long_for_them(
+    name: str, without: dict[str, Any]
+) -> None:
+    """Jobs a and b follow one another for their licence, 600 each; of both V100 only one may run at once."""
+    instance = load_instance(EXAMPLES / f"{name}.json")
     found = solve(instance, threads=1)
     assert found.status == "optimal" and found.objective == optimum(instance) == 1200
     assert found.plan is not None and check(instance, found.plan) == ()
-    free = replace(instance, cluster=replace(instance.cluster, licences={"solver": 2, "data": 3}))
-    assert optimum(free) == 600
-
-
-def test_the_example_of_a_power_cap_is_solved_and_takes_twice_as_long_for_its_cap() -> None:
-    """Of both V100 only one may run at once, beside both L4: six blocks by 1200, not by 600."""
-    instance = load_instance(EXAMPLES / "power-cap.json")
-    found = solve(instance, threads=1)
-    assert found.status == "optimal" and found.objective == optimum(instance) == 1200
-    assert found.plan is not None and check(instance, found.plan) == ()
-    free = replace(instance, cluster=replace(instance.cluster, power_caps=None))
-    assert optimum(free) == 600
+    assert optimum(replace(instance, cluster=replace(instance.cluster, **without))) == 600

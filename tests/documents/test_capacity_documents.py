@@ -84,19 +84,21 @@ def test_watts_are_integers_from_0(pair_path: Path, watts: object) -> None:
     ]
 
 
-def test_an_instance_is_built_with_caps() -> None:
+def test_an_instance_is_built_with_caps_and_licences() -> None:
     builder = InstanceBuilder("built")
     builder.add_server("s0", gpu_type="v", gpus=1, gpu_memory=0, fabric_bandwidth=1)
     builder.add_power_cap("room", ["s0"], watts=300)
+    builder.add_licence("tool", 2)
     builder.add_model("net", [Segment("x", {"v": 1}, {"v": 1}, 0, 0)], power_w={"v": 300})
-    builder.add_job("a", model="net", workers=1, iterations=1)
+    builder.add_job("a", model="net", workers=1, iterations=1, licences=["tool"])
     built = builder.build()
+    assert built.cluster.licences == {"tool": 2} and built.jobs[0].licences == ("tool",)
     assert built.cluster.power_caps == (PowerCap("room", ("s0",), 300),)
     assert built.models["net"].power_w == {"v": 300}
     again = InstanceBuilder("again")
     again.add_cluster(built.cluster)
     again.add_models(built.models)
-    again.add_job("a", model="net", workers=1, iterations=1)
+    again.add_job("a", model="net", workers=1, iterations=1, licences=built.jobs[0].licences)
     assert replace(again.build(), name="built") == built
 
 
@@ -132,21 +134,6 @@ def test_a_wrong_licence_is_one_problem(pair_path: Path, counts: object, named: 
     document["jobs"][0]["licences"] = named
     with refuses(problem):
         decode_instance(json.dumps(document))
-
-
-def test_an_instance_is_built_with_licences() -> None:
-    builder = InstanceBuilder("built")
-    builder.add_server("s0", gpu_type="v", gpus=1, gpu_memory=0, fabric_bandwidth=1)
-    builder.add_licence("tool", 2)
-    builder.add_model("net", [Segment("x", {"v": 1}, {"v": 1}, 0, 0)])
-    builder.add_job("a", model="net", workers=1, iterations=1, licences=["tool"])
-    built = builder.build()
-    assert built.cluster.licences == {"tool": 2} and built.jobs[0].licences == ("tool",)
-    again = InstanceBuilder("again")
-    again.add_cluster(built.cluster)
-    again.add_models(built.models)
-    again.add_job("a", model="net", workers=1, iterations=1, licences=built.jobs[0].licences)
-    assert replace(again.build(), name="built") == built
 
 
 def test_it_is_written_only_if_given_and_changes_the_hash(pair: Instance) -> None:

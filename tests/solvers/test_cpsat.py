@@ -120,13 +120,6 @@ def test_cancel_stops_a_search_under_way() -> None:
     assert check(instance, result.plan) == ()
 
 
-def test_an_instance_too_large_for_the_model_keeps_the_heuristic_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpsat_search, "_MOST_INTERVALS", 10)
-    result = solve(load("server/oversubscribed"))
-    assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.MODEL_TOO_LARGE)
-    assert result.plan is not None
-
-
 def test_times_beyond_the_engine_keep_the_heuristic_plan() -> None:
     slow = 2**53 - 1
     model = Model((Segment("all", {"v": slow}, {"v": slow}, 1, 1),))

@@ -168,19 +168,26 @@ def test_link_and_partner() -> None:
     }
 
 
+HOLDING = TaskGraph(
+    (Slot("x"), Slot("y")),
+    tuple(TaskGraphBlock(name, (slot,), {"v": us}) for name, slot, us in (("F", "x", 2), ("G", "y", 8), ("B", "x", 2))),
+    (),
+    (Edge("F", "G"), Edge("G", "B")),
+    holds=(MemoryInterval("F", "B", 6),),
+)
+
+
 def test_memory() -> None:
-    blocks = (
-        TaskGraphBlock("F", ("x",), {"v": 2}),
-        TaskGraphBlock("G", ("y",), {"v": 8}),
-        TaskGraphBlock("B", ("x",), {"v": 2}),
-    )
-    shape = TaskGraph(
-        (Slot("x"), Slot("y")), blocks, (), (Edge("F", "G"), Edge("G", "B")), holds=(MemoryInterval("F", "B", 6),)
-    )
-    jobs = [(TaskGraphJob("p", shape, 1), ("a/0", "b/0"), [[0, 2, 10]]), (single("q", 1, held=6), ("a/0",), [[12]])]
+    jobs = [
+        (TaskGraphJob("p", HOLDING, 1), ("a/0", "b/0"), [[0, 2, 10]]),
+        (single("q", 1, held=6), ("a/0",), [[12]]),
+    ]
     assert told(*planned(TWO_GPUS, jobs), "q") == {"gpu": 4, "memory": 8, "compute": 1}
     assert require_true(*planned(TWO_GPUS, jobs)) == {"gpu": 2, "memory": 1}
-    jobs = [(TaskGraphJob("p", shape, 1), ("a/0", "b/0"), [[0, 2, 10]]), (single("q", 1, held=4), ("a/0",), [[12]])]
+    jobs = [
+        (TaskGraphJob("p", HOLDING, 1), ("a/0", "b/0"), [[0, 2, 10]]),
+        (single("q", 1, held=4), ("a/0",), [[12]]),
+    ]
     assert told(*planned(TWO_GPUS, jobs), "q") == {"gpu": 2, "slack": 10, "compute": 1}
 
 
@@ -196,19 +203,14 @@ def test_a_period_is_a_circuit() -> None:
 
 
 def test_memory_over_the_end_of_a_period() -> None:
-    blocks = (
-        TaskGraphBlock("F", ("x",), {"v": 2}),
-        TaskGraphBlock("G", ("y",), {"v": 8}),
-        TaskGraphBlock("B", ("x",), {"v": 2}),
-    )
-    shape = TaskGraph(
-        (Slot("x"), Slot("y")), blocks, (), (Edge("F", "G"), Edge("G", "B")), holds=(MemoryInterval("F", "B", 6),)
-    )
-    jobs = [(TaskGraphJob("p", shape, 1), ("a/0", "b/0"), [[12, 14, 22]]), (single("q", 1, held=6), ("a/0",), [[8]])]
+    jobs = [
+        (TaskGraphJob("p", HOLDING, 1), ("a/0", "b/0"), [[12, 14, 22]]),
+        (single("q", 1, held=6), ("a/0",), [[8]]),
+    ]
     # The memory is held from 12 to 24, which is 0 to 4 and 12 to 20; free from 4 on, as it was before.
     assert told(*planned(TWO_GPUS, jobs, period=20), "q") == {"compute": 1, "slack": 19}
     # What it holds for long has no room while the other one holds its own.
-    shape = replace(shape, holds=(MemoryInterval("F", "B", 5),))
+    shape = replace(HOLDING, holds=(MemoryInterval("F", "B", 5),))
     jobs = [(TaskGraphJob("r", shape, 1), ("a/0", "b/0"), [[5, 7, 15]]), (single("q", 1, held=6), ("a/0",), [[18]])]
     assert told(*planned(TWO_GPUS, jobs, period=20), "r") == {
         "compute": 12,

@@ -290,14 +290,15 @@ def test_what_gained_is_made_once_again_before_others_are_tried() -> None:
     assert made == ["a", "a", "b", "c"]
 
 
-def test_what_gains_more_in_the_same_time_comes_more_often() -> None:
-    choice = AdaptiveSelection(("little", "much"), Random(5), DriverParams())
+@pytest.mark.parametrize(("gain", "seconds"), [(0.001, 1.0), (0.01, 10.0)])
+def test_what_gains_more_in_the_same_time_or_as_much_in_less_comes_more_often(gain: float, seconds: float) -> None:
+    choice = AdaptiveSelection(("worse", "better"), Random(5), DriverParams())
     seen: Counter[str] = Counter()
     for _ in range(300):
         name = choice.next()
         seen[name] += 1
-        choice.reward(name, 0.01 if name == "much" else 0.001, 1.0)
-    assert seen["much"] > 2 * seen["little"] > 0
+        choice.reward(name, *((0.01, 1.0) if name == "better" else (gain, seconds)))
+    assert seen["better"] > 2 * seen["worse"] > 0
 
 
 def test_what_gains_nothing_fades_and_is_asked_again() -> None:
@@ -307,13 +308,3 @@ def test_what_gains_nothing_fades_and_is_asked_again() -> None:
         seen.append(choice.next())
         choice.reward(seen[-1], 0.01 if seen[-1] == "good" else 0.0, 1.0)
     assert 0 < seen[100:].count("vain") < 20
-
-
-def test_of_two_kinds_that_pay_alike_the_cheaper_one_comes_more_often() -> None:
-    choice = AdaptiveSelection(("cheap", "dear"), Random(5), DriverParams())
-    seen: Counter[str] = Counter()
-    for _ in range(300):
-        name = choice.next()
-        seen[name] += 1
-        choice.reward(name, 0.1, 10.0 if name == "dear" else 1.0)
-    assert seen["cheap"] > 2 * seen["dear"] > 0
