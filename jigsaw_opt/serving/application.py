@@ -34,7 +34,7 @@ from jigsaw_opt.serving.service import EventRequest, FullError, NotOwnError, Ser
 from jigsaw_opt.serving.tokens import OWN_EVENTS, ROLES, Caller, Tokens
 
 _MOST_SHOWN, _HEARTBEAT_S = 1000, 15.0
-_MOST_SLOW = 1  # Python runs one thread at a time: more would not end sooner, and take time from events
+_MOST_SLOW = 1  # each takes about a second of the processor, which events need too; more were not tried
 
 _READ, _SUBMIT, _OPEN = 0, 1, -1
 _STATUSES = ((FullError, 429), (NotOwnError, 403), (InvalidInputError, 422), (UsageError, 409))
@@ -273,6 +273,8 @@ class ServedPaths:
 
     async def _slowly(self, call: Callable[[], object]) -> object:
         """Return what takes time and is done on a copy of the scheduler, few at a time; others are not kept waiting."""
+        if self._service.is_stale:  # the scheduler has taken in what could not be written
+            raise JigsawError(self._service.unwritable)
         return await to_thread.run_sync(call, abandon_on_cancel=True, limiter=self._slow)
 
     async def _tell_metrics(self, *_: object) -> Response:
@@ -316,7 +318,6 @@ async def _refused(_: HttpRequest, error: Exception) -> Response:
     code: Code = "unknown-name" if status in (404, 405) else "failed"
     problems = getattr(error, "problems", ()) or [Problem("", str(error) or _TOO_LONG, code=code)]
     response = _json(shown.Refused(tuple(problems)), status)
-    response.headers.update(
-        getattr(error, "headers", None) or ({"Retry-After": "1"} if status in (409, 429, 503) else {})
-    )
+    again = {"Retry-After": "1"} if status in (409, 429, 503) else {}
+    response.headers.update(getattr(error, "headers", None) or again)
     return response

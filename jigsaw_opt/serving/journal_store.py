@@ -111,12 +111,16 @@ class JournalStore:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Write all that is executed in the block, or nothing; it is on disk at the end, and the lease lasts longer."""
-        with self._transaction() as db:
-            until_us = _now_us() + self._lease_us
-            held = db.execute("UPDATE lease SET until_us = ? WHERE owner = ?", (until_us, self._owner))
-            if held.rowcount == 0:
-                raise LeaseLostError(f"another service has taken {self.path} over")
+        with self._transaction():
+            self._renew()
             yield
+            self._renew()  # what is done in the block may take long, and the lease lasts from its end
+
+    def _renew(self) -> None:
+        until_us = _now_us() + self._lease_us
+        held = self._db.execute("UPDATE lease SET until_us = ? WHERE owner = ?", (until_us, self._owner))
+        if held.rowcount == 0:
+            raise LeaseLostError(f"another service has taken {self.path} over")
 
     def execute(self, statement: str, *values: Any) -> None:
         """Carry out a statement in a block of `writing`, which may raise what this raises."""
@@ -158,8 +162,7 @@ class JournalStore:
 
     def last_change(self) -> int:
         """Return the number of the last change; 0 where there is none."""
-        found: int = self._db.execute("SELECT coalesce(max(sequence), 0) FROM changes").fetchone()[0]
-        return found
+        return int(self._db.execute("SELECT coalesce(max(sequence), 0) FROM changes").fetchone()[0])
 
     def changes(self, after: int, most: int) -> list[tuple[int, bytes]]:
         """Return changes of larger numbers, the oldest first."""

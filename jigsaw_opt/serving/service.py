@@ -135,9 +135,10 @@ class Service:
         self.counts = dict.fromkeys(("events", "refused", "steps", "late", "failures", "changes"), 0)
         self.sequence = self.last_change = self.oldest = 0
         self.waiting: queue.Queue[EventRequest | None] = queue.Queue(self.limits.waiting)
-        self._replaying = self._ending = False
-        self._who, self._owners = "", dict[str, str]()
-        self._since_snapshot = self._newest_change = self._minute = 0
+        # `is_stale`: whether the file has to be read before anything is taken in.
+        self._replaying, self._ending, self.is_stale = False, False, True
+        self._requests, self._who, self._owners = list[EventRequest](), "", dict[str, str]()
+        self._newest_change = self._minute = 0
         self._is_due, self._next_step_s, self._pause_s = True, 0.0, 0.0
         self._wake_us: int | None = None
         self._shadow: LiveScheduler | None = None
@@ -160,22 +161,22 @@ class Service:
     def start(self) -> None:
         """Take the lease, go on from what is kept, and begin to take requests in."""
         self.store.take_lease()
-        self._load()
-        if self._since_snapshot == 0 and (error := self._written(self._snapshot)):
+        if error := self._written(self._snapshot):
             raise error  # what follows in the journal is of these arguments
-        self.board = self._seen()
         self._thread.start()
 
     def _load(self) -> None:
-        """Bring the scheduler to what is on disk; after a crash, entries are replayed with the arguments of then."""
+        """Bring the scheduler to what is on disk; after a crash, entries are replayed with the arguments of then.
+
+        Replaying may take longer than the lease lasts, so this is done in a block that writes: nobody else can then.
+        """
         snapshot, entries = self.store.start()
         self._replaying, self.sequence, lost = True, 0, tuple[str, ...]()
         kept: Plain = {"state": None, "arguments": self._arguments, "owners": {}, "told": self._told}
         if snapshot is not None:
-            self.sequence, self.oldest = snapshot[0], snapshot[0] - self.limits.kept_entries
-            kept = decode(snapshot[1])
-        self._owners, self._told = kept["owners"], kept["told"]
-        arguments, self._since_snapshot = kept["arguments"] if entries else self._arguments, len(entries)
+            self.sequence, kept = snapshot[0], decode(snapshot[1])
+        self._owners, self._told, self.oldest = kept["owners"], kept["told"], self.sequence - self.limits.kept_entries
+        arguments = kept["arguments"] if entries else self._arguments
         self.live = self._make(arguments)
         if kept["state"] is not None and (lost := self.live.restore(kept["state"])) and entries:
             hint = "start it once with what they were decided with, and end it in order"
@@ -184,11 +185,11 @@ class Service:
         for self.sequence, who, entry in entries:
             self._replay(decode(entry), who)
         if arguments != self._arguments:
-            state, self.live, self._since_snapshot = self.live.state(), self._make(self._arguments), 0
+            state, self.live = self.live.state(), self._make(self._arguments)
             lost = self.live.restore(state)
         for told in lost:
             _log.warning("what is kept goes on: %s", told)
-        self._replaying, self._is_due, self._shadow = False, True, None
+        self._replaying, self._is_due, self._shadow, self.is_stale = False, True, None, False
         self._newest_change = self.last_change = self.store.last_change()
 
     def stop(self) -> None:
@@ -211,34 +212,32 @@ class Service:
             _log.error("the service ends", exc_info=not isinstance(error, JigsawError))
             self._ending = True
             self.on_end()
-        while not self.waiting.empty():
-            for request in self._next():
+        while self._requests or not self.waiting.empty():
+            for request in self._requests:
                 request.answer.set_exception(BusyError("the service ends"))
+            self._requests = self._next()
 
     def _round(self) -> None:
         """Take in what waits, write it in one transaction, show it, answer, and step."""
-        requests = self._next()
+        requests = self._requests = self._next()
         answers = list[AcceptedEvents | JigsawError]()
-        try:
-            if requests and (error := self._written(lambda: answers.extend(map(self._answer, requests)))):
-                answers = [error] * len(requests)
-            for request, answer in zip(requests, answers, strict=True):
-                if isinstance(answer, AcceptedEvents):
-                    request.answer.set_result(answer)
-                else:
-                    request.answer.set_exception(answer)
-        finally:
-            for request in requests:
-                if not request.answer.done():
-                    request.answer.set_exception(BusyError("the service ends"))
+        if requests and (error := self._written(lambda: answers.extend(map(self._answer, requests)))):
+            answers = [error] * len(requests)
+        self._requests = []
+        for request, answer in zip(requests, answers, strict=True):
+            if isinstance(answer, AcceptedEvents):
+                request.answer.set_result(answer)
+            else:
+                request.answer.set_exception(answer)
         if not self._ending and time.monotonic() >= self._next_step_s:
             self._tick()
             if self._is_due or self._shadow or (self._wake_us is not None and self._wake_us <= self._now_us):
                 self._written(self._step)
+            most = self.limits.kept_entries + self.limits.snapshot_entries
+            if self.sequence - self.oldest >= most and not self._pause_s:
+                self._written(self._snapshot)
         if not requests:
             self._written(lambda: None)  # the lease is held, and what could not be written is tried again
-        if self._since_snapshot >= self.limits.snapshot_entries and not self._pause_s:
-            self._written(self._snapshot)
 
     def _next(self) -> list[EventRequest]:
         """Wait for requests, or until it is time for a step or for the lease; return them."""
@@ -256,9 +255,12 @@ class Service:
 
         Where that cannot be written nothing of it has been, which is tried again later, and the error is returned.
         """
-        before, counts = self.sequence, dict(self.counts)
+        before, counts = (self.sequence, self.oldest), dict(self.counts)
         try:
             with self.store.writing():
+                if self.is_stale:
+                    self._load()
+                    before = self.sequence, self.oldest
                 self._tick()
                 self._who = ""
                 what()
@@ -270,8 +272,8 @@ class Service:
             _log.warning("%s", error)
             self.unwritable, self._next_step_s = str(error), time.monotonic() + _LONGEST_PAUSE_S
             self.counts, self._is_due = counts, True
-            if self.sequence != before:
-                self._load()
+            self.is_stale |= self.sequence != before[0]
+            self.oldest = before[1]
             return error
         self.board, self._minute, self.unwritable = board, max(minute, self._minute), ""
         if self._newest_change > self.last_change:
@@ -336,7 +338,7 @@ class Service:
             self.live.replay(entry)
         else:
             unread = self.live.handle(event)
-        if name is not None:
+        if name is not None and not self._replaying:
             row = StoryRow(self.sequence, event.time_us, who, entry["event"], before, self._gpus_of(name), event=entry)
             self._add_story(row, name, 0)
         if isinstance(job, dict):
@@ -386,8 +388,7 @@ class Service:
         self.counts["changes"] += 1
 
     def _add_story(self, row: StoryRow, job: str, part: int) -> None:
-        if not self._replaying:
-            self.store.execute("INSERT INTO stories VALUES (?, ?, ?, ?)", row.sequence, part, job, encode(row))
+        self.store.execute("INSERT INTO stories VALUES (?, ?, ?, ?)", row.sequence, part, job, encode(row))
 
     # What is kept -------------------------------------------------------------------------------------------
 
@@ -395,12 +396,12 @@ class Service:
         """Write an entry of the journal before it is taken in."""
         if not self._replaying:
             self.store.execute("INSERT INTO entries VALUES (?, ?, ?)", self.sequence + 1, self._who, encode(entry))
-            self.sequence, self._since_snapshot = self.sequence + 1, self._since_snapshot + 1
+            self.sequence += 1
 
     def _snapshot(self) -> None:
-        """Write the state in place of the entries that led to it; where that fails, it is tried after as many more."""
+        """Write the state in place of the entries that led to it."""
         kept = {"state": self.live.state(), "arguments": self._arguments, "owners": self._owners, "told": self._told}
-        self._since_snapshot, self.oldest = 0, self.sequence - self.limits.kept_entries
+        self.oldest = self.sequence - self.limits.kept_entries
         self.store.compact(self.sequence, encode(kept), self.oldest)
 
     def _replay(self, entry: Plain, who: str) -> None:

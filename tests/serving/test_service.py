@@ -20,7 +20,7 @@ from tests.serving.services import START_US, HandClock, Served, copied, served, 
 
 from jigsaw_opt.serving.application import ServedPaths  # isort: skip
 from jigsaw_opt.serving.board import ClusterBoard  # isort: skip
-from jigsaw_opt.serving.journal_store import JournalStore  # isort: skip
+from jigsaw_opt.serving.journal_store import JournalStore, StoreError  # isort: skip
 from jigsaw_opt.serving.openapi import document  # isort: skip
 from jigsaw_opt.serving.tokens import Tokens, read_tokens  # isort: skip
 
@@ -305,6 +305,43 @@ def test_what_fails_at_the_last_moment_has_not_been(tmp_path: Path, monkeypatch:
         assert [job["name"] for job in found.get("/v1/jobs")["jobs"]] == ["b"]
 
 
+def test_nobody_takes_the_file_over_while_entries_are_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_store, "_BUSY_S", 0.01)
+    refused = list[str]()
+
+    class Watched(LiveScheduler):
+        def replay(self, entry: Any) -> PlanChange | None:
+            with pytest.raises(StoreError, match="locked") as caught:
+                JournalStore(crashed / "served.db", 0.3).take_lease()
+            refused.append(str(caught.value))
+            return super().replay(entry)
+
+    with served(tmp_path) as found:
+        found.post(submit("a"))
+        settle(found)
+        crashed = copied(found.service, tmp_path / "crashed")
+    with served(crashed, make=Watched) as found:
+        assert refused and found.get("/v1/jobs")["total"] == 1
+
+
+def test_a_snapshot_that_cannot_be_written_is_tried_again_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(tmp_path, limits={"snapshot_entries": 2}) as found:
+        store, tries = found.service.store, list[int]()
+
+        def compact(sequence: int, *given: Any) -> None:
+            tries.append(sequence)
+            if len(tries) < 3:
+                raise sqlite3.OperationalError("disk I/O error")
+            real(sequence, *given)
+
+        real = store.compact
+        monkeypatch.setattr(store, "compact", compact)
+        found.post(submit("a"))
+        while not store.start()[0] or store.start()[0][0] != found.service.sequence:
+            threading.Event().wait(0.005)
+        assert tries[2] - tries[0] <= 2 and store.start()[1] == []  # a failure leads to one step
+
+
 def test_one_service_at_a_time_writes_to_a_file(tmp_path: Path) -> None:
     with served(tmp_path) as found:
         second = JournalStore(tmp_path / "served.db", 0.3)
@@ -334,6 +371,8 @@ def test_nothing_is_acknowledged_while_the_file_cannot_be_written(
                 response = found.client.post("/v1/events", json=body)
                 assert (response.status_code, response.headers["Retry-After"]) == (503, "1")
             assert "locked" in found.get("/readyz", 503)["reason"]
+            found.service.is_stale = True  # as after a write that failed
+            assert "locked" in found.post(submit("b"), 503, "/v1/what-if")["problems"][0]["message"]
             other.execute("ROLLBACK")
         assert found.service.sequence == before
         found.post([submit("b"), submit("c")])
