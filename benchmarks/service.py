@@ -131,7 +131,7 @@ class Load:
         (what,) = self.rng.choices(list(READS), READ_WEIGHTS) if kind == "read" else ("long poll",)
         job = self.rng.choice(list(self.jobs)) if self.jobs else "none"
         path = READS.get(what, "/v1/changes?after={last}&timeout_s=2").format(last=self.last, job=job)
-        right = (200, 404) if "{job}" in READS.get(what, "") else (200,)  # it may end before
+        right = (200, 404, 409) if "{job}" in READS.get(what, "") else (200,)  # it may end, or the policy be deciding
         answer = await self._timed(what, right, connection, "GET", path, role="read")
         self.last = answer["sequence"] if what in ("changes", "long poll") else self.last
 

@@ -317,6 +317,8 @@ async def _refused(_: HttpRequest, error: Exception) -> Response:
     status: int = getattr(error, "status_code", 0) or next((n for kind, n in _STATUSES if isinstance(error, kind)), 503)
     code: Code = "unknown-name" if status in (404, 405) else "failed"
     problems = getattr(error, "problems", ()) or [Problem("", str(error) or _TOO_LONG, code=code)]
+    if status == 409 and problems[0].code == "unknown-name":
+        status = 404  # the job has ended since its name was looked up
     response = _json(shown.Refused(tuple(problems)), status)
     again = {"Retry-After": "1"} if status in (409, 429, 503) else {}
     response.headers.update(getattr(error, "headers", None) or again)

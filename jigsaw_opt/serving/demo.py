@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import TimeoutError as NotAnsweredError
 from contextlib import suppress
+from itertools import count
 
 from jigsaw_opt.errors import InvalidInputError, JigsawError
 from jigsaw_opt.instances.gpus import data_sheet
@@ -91,15 +92,13 @@ class TracePlayer:
     def _arrivals(self) -> Iterator[tuple[int, Plain]]:
         """Yield when each job comes, in microseconds from the beginning, and its event."""
         last_us = max(1, *(job.submit_us for job in self._jobs))
-        turn = 0
-        while True:
+        for turn in count():
             for job in self._jobs:
                 name = f"{job.name}.{turn}" if turn else job.name
                 stated = {"name": name, "model": job.model, "gpus": job.gpus, "iterations": job.iterations}
                 stated["time_limit_us"] = _LIMIT * self._alone_us[job.name]  # some policies need one
                 at_us = turn * self._lasts_us + job.submit_us * self._lasts_us // last_us
                 yield at_us, {"event": "submit", "job": stated}
-            turn += 1
 
     def run(self, over: threading.Event) -> None:
         """Play until an event is set, or the service takes nothing more."""

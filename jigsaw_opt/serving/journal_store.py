@@ -84,8 +84,8 @@ class JournalStore:
             with self._transaction() as db:
                 found = db.execute("SELECT owner, until_us FROM lease").fetchone()
                 if found is None or found[1] <= _now_us():
-                    row = (self._owner, _now_us() + self._lease_us)
-                    db.execute("INSERT OR REPLACE INTO lease VALUES (1, ?, ?)", row)
+                    until_us = _now_us() + self._lease_us
+                    db.execute("INSERT OR REPLACE INTO lease VALUES (1, ?, ?)", (self._owner, until_us))
                     return
             first = first or found
             if found != first:

@@ -12,7 +12,7 @@ from msgspec.json import schema_components
 
 from jigsaw_opt import __version__
 from jigsaw_opt.problem.workload import TraceJob
-from jigsaw_opt.scheduling.live.events import event_schemas
+from jigsaw_opt.scheduling.live.events import NAME, event_schemas
 from jigsaw_opt.serving import answers
 
 _PLACE = "#/components/schemas/"
@@ -25,11 +25,11 @@ def document() -> Mapping[str, Any]:
     _, schemas = schema_components((*types, TraceJob), ref_template=_PLACE + "{name}")
     job = schemas["TraceJob"]
     job |= {"required": [name for name in job["required"] if name != "submit_us"], "additionalProperties": False}
+    job["properties"] |= {"name": NAME, "model": NAME, "gpus": {"type": "integer", "minimum": 1}}
     events = {f"event-{kind}": _event(shape) for kind, shape in event_schemas().items()}
     tree["info"]["version"] = __version__
-    tree["components"]["schemas"] = (
-        schemas | events | {"Event": {"oneOf": [{"$ref": _PLACE + name} for name in events]}}
-    )
+    schemas |= events | {"Event": {"oneOf": [{"$ref": _PLACE + name} for name in events]}}
+    tree["components"]["schemas"] = schemas
     return tree
 
 

@@ -233,8 +233,8 @@ class Service:
             self._tick()
             if self._is_due or self._shadow or (self._wake_us is not None and self._wake_us <= self._now_us):
                 self._written(self._step)
-            most = self.limits.kept_entries + self.limits.snapshot_entries
-            if self.sequence - self.oldest >= most and not self._pause_s:
+            since = self.sequence - self.oldest - self.limits.kept_entries
+            if since >= self.limits.snapshot_entries and not self._pause_s:
                 self._written(self._snapshot)
         if not requests:
             self._written(lambda: None)  # the lease is held, and what could not be written is tried again
@@ -266,8 +266,7 @@ class Service:
                 what()
                 board = self._seen()
                 if (minute := board.head[0] // _MINUTE_US) > self._minute:
-                    row = board.head[0], *board.usage
-                    self.store.execute("INSERT OR IGNORE INTO usage VALUES (?, ?, ?, ?)", *row)
+                    self.store.execute("INSERT OR IGNORE INTO usage VALUES (?, ?, ?, ?)", board.head[0], *board.usage)
         except StoreError as error:
             _log.warning("%s", error)
             self.unwritable, self._next_step_s = str(error), time.monotonic() + _LONGEST_PAUSE_S

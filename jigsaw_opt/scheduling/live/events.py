@@ -193,7 +193,7 @@ TIME: Shape = whole(LARGEST)
 
 def _text(least: int, length: str, but: str = "") -> Shape:
     """Return the shape of a text that can be encoded and is not longer than names are."""
-    pattern = rf"[^{but}\ud800-\udfff]{{{least},{LONGEST_NAME}}}"
+    pattern = rf"^[^{but}\ud800-\udfff]{{{least},{LONGEST_NAME}}}$"
     return {"type": "string", "pattern": pattern, "x-expected": f"a text of {length}"}
 
 
