@@ -14,6 +14,7 @@ from jigsaw_opt.scheduling import (
     JobFinished,
     JobFrozen,
     JobProgressed,
+    JobRequeued,
     JobRunning,
     JobSubmitted,
     JobThawed,
@@ -73,6 +74,21 @@ def test_a_frozen_job_is_not_stopped_and_others_are_in_its_place() -> None:
     assert live.handle(JobThawed(3, "b")) == () and live.handle(JobThawed(3, "b")) == ("job 'b' is not frozen",)
     change, refused = settled(live, 3)
     assert [stop.job for stop in change.stops] == ["b"] and refused == 0
+
+
+@pytest.mark.parametrize(("limits", "later_us"), [({}, None), ({"moves_per_hour": 0}, HOUR + 1)])
+def test_after_a_refusal_that_leaves_nothing_to_decide_a_step_is_due_only_later(
+    limits: dict[str, int], later_us: int | None
+) -> None:
+    live = filled(low("a", 8), **limits)
+    for event in (JobSubmitted(1, high("b", 1)), *([] if limits else [JobFrozen(1, "a")])):
+        live.handle(event)
+    assert "has to stay" in live.step(1).failure
+    for now_us in (SECOND, 2 * SECOND):
+        change = live.step(now_us)
+        assert (change.failure, change.wake_us) == ("", later_us)
+    live.handle(JobFinished(3 * SECOND, "a"))
+    assert [start.to.job for start in live.step(3 * SECOND).starts] == ["b"]
 
 
 def test_a_failure_stops_a_frozen_job_and_it_starts_again() -> None:
@@ -168,6 +184,20 @@ def test_a_start_that_fails_three_times_in_a_row_is_put_aside_until_something_co
     assert [start.to.job for start in live.step(HOUR).starts] == ["a"]
     live.handle(StartFailed(HOUR, "a"))
     assert [start.to.job for start in live.step(HOUR).starts] == ["a"]
+
+
+def test_only_starts_that_a_step_told_of_count_and_one_that_ran_begins_anew() -> None:
+    live = filled(low("a"))
+    assert live.handle(StartFailed(1, "a", "no image")) == ()
+    for k in range(2, 6):
+        assert live.handle(StartFailed(k, "a", "no image")) == ("job 'a' does not run",)
+    assert live.state()["jobs"][0]["failed_starts"] == 1 and live.explain("a").kind == "undecided"
+    live.step(7)
+    for event in (JobRequeued(8, "a"), JobRunning(9, low("a"), ("s0/0", "s0/1", "s0/2", "s0/3"), 8)):
+        live.handle(event)
+        live.step(event.time_us)
+        live.handle(StartFailed(event.time_us, "a"))
+        assert live.state()["jobs"][0]["failed_starts"] == 1
 
 
 def test_a_report_of_progress_or_a_gpu_to_blame_is_no_failure_in_a_row() -> None:

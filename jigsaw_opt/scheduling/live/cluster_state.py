@@ -205,6 +205,7 @@ class ClusterState:
                 self.news.stop(one.active.index)
             self.reasons.pop(name, None)
         assert active.share is not None
+        job.failed_starts = 0
         found = (self._assignment(active.share, index) for index in active.share.jobs)
         self.told |= {assignment.job: assignment for assignment in found}
         if event.iterations is not None:
@@ -252,19 +253,23 @@ class ClusterState:
     def _requeue(self, event: events.StartFailed | events.JobRequeued) -> None:
         """Have a job wait that does not run in truth; no stop of it is told."""
         job = self._job(event.job)
-        if job.active.share is not None:
+        ran = job.active.share is not None
+        if ran:
             self._take_off(job)
             self.reasons[event.job] = "it was requeued"
             if not job.held:
                 self.news.stop(job.active.index)
-        self.told.pop(event.job, None)
+        was_told = self.told.pop(event.job, None) is not None
         if isinstance(event, events.JobRequeued):
             job.active.done = job.reported
+            job.failed_starts = 0 if ran else job.failed_starts
+            return
+        for gpu in event.gpus:
+            self._change_gpu(events.GpuFailed(event.time_us, gpu))
+        if not (ran or was_told):  # no step has told of a start that could have failed
             return
         why = f": {event.reason}" if event.reason else ""
         self.reasons[event.job] = f"its start failed{why}"
-        for gpu in event.gpus:
-            self._change_gpu(events.GpuFailed(event.time_us, gpu))
         job.failed_starts += not event.gpus
         if job.failed_starts >= _MOST_FAILED_STARTS:
             job.aside = f"its start failed {job.failed_starts} times{why}"

@@ -412,18 +412,19 @@ class LiveScheduler:
         return self._change(late, failure)
 
     def _change(self, late: bool, failure: str) -> PlanChange:
-        state = self._state
+        state, now_us = self._state, self._state.now_us
         after = state.assignments()
         found = list(changes(state.told, after, state.reasons, f"policy {self._policy.name!r}"))
         found += [JobStop(job, old.gpus, "it is cancelled") for job, old in state.cancelled.items()]
         state.told, state.reasons, state.cancelled = dict(after), {}, {}
-        wakes = (time_us for time_us in (state.wake_us, state.begin_us) if time_us is not None)
+        # The policy's own time may have passed while all that it may decide on stays; then an event is awaited.
+        wakes = (time_us for time_us in (state.wake_us, state.begin_us) if time_us is not None and time_us > now_us)
         return PlanChange(
-            state.now_us,
+            now_us,
             tuple(one for one in found if isinstance(one, JobStart)),
             tuple(one for one in found if isinstance(one, JobStop)),
             tuple(one for one in found if isinstance(one, JobMove)),
-            state.now_us if state.asked and state.due else min(wakes, default=None),
+            now_us if state.asked and state.due else min(wakes, default=None),
             late,
             failure,
         )
