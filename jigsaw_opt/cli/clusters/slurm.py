@@ -6,9 +6,14 @@ import argparse
 import time
 from pathlib import Path
 from threading import Event
+from typing import TYPE_CHECKING
 
 from jigsaw_opt.cli.common.arguments import Arguments
 from jigsaw_opt.cli.common.output import ended, note, print_json, print_table
+
+if TYPE_CHECKING:
+    from jigsaw_opt.problem.cluster import Cluster
+    from jigsaw_opt.serving.slurm.scheduler import Scheduler
 
 EXAMPLE = "jigsaw slurm --policy backfill:kind=conservative:reserve=servers:placement=consolidated --log slurm.jsonl"
 ARGUMENTS: Arguments = {
@@ -19,6 +24,8 @@ ARGUMENTS: Arguments = {
     "[file] LOG": {"help": "the log, as with --log", "type": Path},
     "--log FILE = slurm.jsonl": {"help": "log of the client, as JSON lines", "type": Path},
     "--act": "release held jobs where the policy puts them; without it nothing is sent to Slurm",
+    "--url URL": "a running jigsaw serve decides, as in http://127.0.0.1:8440, in place of a policy in this process",
+    "--token-file FILE": {"help": "with --url: a file that holds the token alone", "type": Path},
     "--policy NAME[:OPTION=VALUE...]": "who decides (default: what Slurm does by itself)",
     "--partition NAME": {"help": "only jobs of this partition", "default": ""},
     "--comment WORDS": {"help": "only jobs with these words in their comment", "default": ""},
@@ -50,22 +57,30 @@ def _now_us() -> int:
 
 
 def _watch(arguments: argparse.Namespace) -> int:
+    from jigsaw_opt.documents.file_bytes import read_text
     from jigsaw_opt.scheduling import LiveScheduler
     from jigsaw_opt.serving.slurm.client import DEFAULT_POLICY, ClientSetting, SlurmClient
     from jigsaw_opt.serving.slurm.commands import SlurmError, run_command
     from jigsaw_opt.serving.slurm.log import ClientLog
-    from jigsaw_opt.serving.slurm.scheduler import LocalScheduler
+    from jigsaw_opt.serving.slurm.scheduler import LocalScheduler, ServedScheduler
     from jigsaw_opt.system.interrupts import on_interrupt
 
     policy, patience_us = arguments.policy or DEFAULT_POLICY, round(arguments.patience * _US)
     chosen = (arguments.act, arguments.partition, arguments.comment, arguments.preempt, patience_us, policy)
     times_us = {"round_us": round(arguments.every * _US), "restart_us": 0}
     stop, answered = Event(), True
+    token = read_text(arguments.token_file).decode().strip() if arguments.token_file else ""
+
+    def connect(cluster: Cluster) -> Scheduler:
+        if arguments.url:
+            return ServedScheduler(arguments.url, token, cluster, not arguments.act)
+        return LocalScheduler(LiveScheduler(cluster, policy, **times_us), not arguments.act)
+
     with ClientLog(arguments.log) as log, on_interrupt(stop.set):
         client = SlurmClient(
             run_command,
             log,
-            lambda cluster: LocalScheduler(LiveScheduler(cluster, policy, **times_us), not arguments.act),
+            connect,
             ClientSetting(*chosen),
             _now_us,
         )
@@ -76,7 +91,7 @@ def _watch(arguments: argparse.Namespace) -> int:
                 break
             stop.wait(max(0.0, began_s + arguments.every - time.monotonic()))
     if not answered and arguments.once:
-        raise SlurmError(f"Slurm does not answer; see {arguments.log}")
+        raise SlurmError(f"Slurm or the service does not answer; see {arguments.log}")
     return ended(stop.is_set(), f"the log {arguments.log} is kept, and the same command goes on")
 
 

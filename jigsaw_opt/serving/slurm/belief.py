@@ -8,7 +8,7 @@ from jigsaw_opt.scheduling.live.events import ClusterEvent
 from jigsaw_opt.serving.slurm.cluster import SlurmCluster
 from jigsaw_opt.serving.slurm.log import ClientLog
 from jigsaw_opt.serving.slurm.reading import SlurmJob
-from jigsaw_opt.serving.slurm.scheduler import LocalScheduler
+from jigsaw_opt.serving.slurm.scheduler import Scheduler
 
 
 class Belief:
@@ -17,11 +17,14 @@ class Belief:
     Every change is an event first, and counts only if the scheduler takes it.
     """
 
-    def __init__(self, cluster: SlurmCluster, scheduler: LocalScheduler, log: ClientLog) -> None:
+    def __init__(self, cluster: SlurmCluster, scheduler: Scheduler, log: ClientLog) -> None:
         self.cluster, self.now_us = cluster, 0
-        self.at: dict[str, tuple[str, ...]] = {}
+        self.known = scheduler.known()
+        self.at = dict(self.known.jobs)
         self._scheduler, self._log = scheduler, log
         self._on_hold: set[str] = set()
+        self._unsure = set(self.at)
+        """Jobs that the scheduler knew before, of which it is to be told once whether they are on hold."""
         self._said: dict[str, str] = {}
 
     def taken(self, but: str) -> set[str]:
@@ -56,9 +59,10 @@ class Belief:
 
     def hold(self, job: str, is_on_hold: bool) -> None:
         """Tell that a job is not to be started yet, or may be again; it keeps its place in the order of submission."""
-        if is_on_hold != (job in self._on_hold):
+        if job in self._unsure or is_on_hold != (job in self._on_hold):
             self.tell(job, (JobHeld if is_on_hold else JobReleased)(self.now_us, job))
-            self._on_hold ^= {job}
+            self._unsure.discard(job)
+            (self._on_hold.add if is_on_hold else self._on_hold.discard)(job)
 
     def finish(self, job: str) -> None:
         """Tell that a job is gone, if it is known."""

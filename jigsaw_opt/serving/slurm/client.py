@@ -23,7 +23,7 @@ from jigsaw_opt.serving.slurm.commands import Command, Runner, SlurmError
 from jigsaw_opt.serving.slurm.log import ClientLog, open_jobs, released_jobs
 from jigsaw_opt.serving.slurm.plain import AnySlurm
 from jigsaw_opt.serving.slurm.reading import SlurmJob, SlurmNode, read_ended, read_jobs, read_nodes
-from jigsaw_opt.serving.slurm.scheduler import LocalScheduler
+from jigsaw_opt.serving.slurm.scheduler import Scheduler, ServiceError
 
 DEFAULT_POLICY = "backfill:kind=conservative:reserve=servers:placement=consolidated"
 """The simulation's name for what Slurm does by itself."""
@@ -71,7 +71,7 @@ class SlurmClient:
         self,
         run: Runner,
         log: ClientLog,
-        connect: Callable[[Cluster], LocalScheduler],
+        connect: Callable[[Cluster], Scheduler],
         setting: ClientSetting,
         clock: Callable[[], int],
     ) -> None:
@@ -89,13 +89,17 @@ class SlurmClient:
         self._begin(self._nodes(), self._alive_us)
 
     def _begin(self, nodes: Sequence[SlurmNode], now_us: int) -> None:
-        """Begin with a new scheduler for these nodes, to which everything is still to be told."""
+        """Begin with a scheduler for these nodes, from what it knows: a new one is still to be told everything."""
         self._cluster = SlurmCluster(nodes)
         self._gres = {node.name: node.gres for node in nodes if node.name in self._cluster.nodes}
-        self._states = dict.fromkeys(self._gres, "up")
         self._scheduler = self._connect(self._cluster.cluster)
         self._belief = Belief(self._cluster, self._scheduler, self._log)
-        self._belief.now_us = now_us
+        self._belief.now_us, self._is_stale, out = now_us, False, self._belief.known.servers
+        self._states = {node: out.get(self._cluster.servers_of(node)[0], "up") for node in self._gres}
+        for name, gpus in self._belief.at.items():
+            self._open.setdefault(name, SlurmJob(name, "runs", "", 0))
+            if gpus:
+                self._since.setdefault(name, now_us)  # another client may have released it a moment ago
         self._truth: Mapping[str, SlurmJob] = {}
         self._unpredicted: list[str] = []
         without = len(nodes) - len(self._gres)
@@ -105,7 +109,7 @@ class SlurmClient:
         return read_nodes(self._run(commands.NODES))
 
     def poll(self) -> bool:
-        """Look once, tell the scheduler, and act or log; return whether Slurm answered."""
+        """Look once, tell the scheduler, and act or log; return whether Slurm and the scheduler answered."""
         belief = self._belief
         belief.now_us = max(belief.now_us, self._clock())
         if belief.now_us - self._alive_us >= _ALIVE_US:
@@ -118,17 +122,28 @@ class SlurmClient:
             return False
         belief.say("slurm", "Slurm answers")
         belief.now_us = max(belief.now_us, self._clock())
-        if any("gpu" in node.gres and node.gres != self._gres.get(node.name) for node in nodes):
-            self._begin(nodes, belief.now_us)
+        try:
+            self._take_in(nodes, jobs)
+        except ServiceError as error:
+            # Whether its last request counted is not known, so the next look begins with what it then says.
+            self._is_stale = True
+            belief.say("service", f"the service does not answer: {error}")
+            return False
+        return True
+
+    def _take_in(self, nodes: Sequence[SlurmNode], jobs: Sequence[SlurmJob]) -> None:
+        """Tell the scheduler what Slurm tells, and act or log."""
+        if self._is_stale or any("gpu" in one.gres and one.gres != self._gres.get(one.name) for one in nodes):
+            self._begin(nodes, self._belief.now_us)
         before, self._truth = self._truth, {job.name: job for job in jobs}
         self._watch(nodes)
         self._compare(before)
         self._predict()
-        self._take(self._scheduler.step(belief.now_us))
+        for change in self._scheduler.step(self._belief.now_us):
+            self._take(change)
         if self._setting.act:
             for job in jobs:
                 self._carry_out(job)
-        return True
 
     # What Slurm tells ---------------------------------------------------------------------------------------
 
@@ -276,12 +291,12 @@ class SlurmClient:
         past = self._ended if len(self._ended) >= _FEWEST_PAST else []
         for name in new[:_MOST_PREDICTIONS]:
             try:
-                found = self._scheduler.expected_start(name, sorted(past, key=lambda job: job.submit_us))
+                ordered = sorted(past, key=lambda job: job.submit_us)
+                low_us, middle_us, high_us = self._scheduler.expected_start(name, ordered)
             except JigsawError as error:
                 self._belief.say(f"prediction of {name}", str(error))
                 kept.append(name)  # as long as its array, or something that it waits for, keeps it from the policy
                 continue
-            (low_us, high_us), (middle_us, _) = found.interval_us(0.9), found.interval_us(0.0)
             self._belief.write("predicted", job=name, low_us=low_us, middle_us=middle_us, high_us=high_us)
         self._unpredicted += kept
 
