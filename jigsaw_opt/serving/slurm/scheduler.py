@@ -126,7 +126,7 @@ class ServedScheduler:
         )
 
     def _known(self, view: Any) -> KnownState:
-        """Return what a view tells; refuse other nodes than Slurm has, and a service that acts where the client does not."""
+        """Return what a view tells; refuse other nodes than Slurm has, and a service that acts otherwise."""
         servers, index = view["servers"], self._cluster.gpus
         names, firsts = [server.name for server in self._cluster.servers], [gpus.start for gpus in index.of_server]
         if (servers["name"], servers["first"], len(view["gpus"]["job"])) != (names, firsts, len(index.names)):
