@@ -75,7 +75,17 @@ class PipelineCosts:
 
         Such a stage repeats its forward pass when the backward pass begins, and until then holds its input alone.
 
-        `given`: for each stage, the bytes of its input for a micro-batch.
+        Parameters
+        ----------
+        again
+            For each stage, whether it does so.
+        given
+            For each stage, the bytes of its input for a micro-batch.
+
+        Returns
+        -------
+        PipelineCosts
+            The same ones where no stage does so.
         """
         if not any(again):
             return self
