@@ -306,9 +306,11 @@ class Service:
             return decode(known[1], type=AcceptedEvents)
         self._require_own(request)
         entries = [completed(event, self._now_us) for event in request.events]
-        if len(entries) > 1:
-            _tried_on(self.live.copy(), entries, request)
         self._who, unread = request.who, list(request.unread)
+        if len(entries) > 1:
+            if any(isinstance(entry, dict) and entry.get("event") == "server_added" for entry in entries):
+                self.live.settle()  # a server is added after a late decision, and the copy has none
+            _tried_on(self.live.copy(), entries, request)
         for k, entry in enumerate(entries):
             with request.problems_at(k):
                 unread += self._handle(entry, request.who)
@@ -341,7 +343,7 @@ class Service:
             row = StoryRow(self.sequence, event.time_us, who, entry["event"], before, self._gpus_of(name), event=entry)
             self._add_story(row, name, 0)
         if isinstance(job, dict):
-            self._owners[name] = who
+            self._owners.setdefault(name, who)  # a report that it runs takes it from nobody
         elif not self.live.read(lambda state: name in state.numbers):
             self._owners.pop(name or "", None)
         return unread

@@ -15,7 +15,10 @@ import pytest
 
 from jigsaw_opt.errors import InvalidInputError, MissingEngineError, UsageError
 from jigsaw_opt.scheduling import LiveScheduler, PlanChange
+from jigsaw_opt.scheduling.live import scheduler as live_scheduler
 from jigsaw_opt.serving import journal_store, require_serve
+from tests.processes import wait_for
+from tests.scheduling.test_live_scheduler import Wayward
 from tests.serving.services import START_US, HandClock, Served, copied, served, service, submit
 
 from jigsaw_opt.serving.application import ServedPaths  # isort: skip
@@ -182,6 +185,30 @@ def test_of_a_list_all_counts_or_nothing(tmp_path: Path) -> None:
         assert "b" not in found.service.live.state()["jobs"] and found.service.sequence <= before + 1
         assert [job["name"] for job in found.get("/v1/jobs")["jobs"]] == ["a"]
         assert found.post([submit("b"), {"event": "cancel", "job": "b"}, submit("b")])["accepted"] == 3
+
+
+def test_of_a_list_nothing_counts_where_a_late_decision_takes_the_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy, real = Wayward(), LiveScheduler.settle
+    monkeypatch.setattr(live_scheduler, "choose", lambda text: (policy, {}))
+    monkeypatch.setattr(LiveScheduler, "settle", lambda live: (policy.gate.set(), real(live)))
+    server = {"name": "new", "gpu_type": "v", "gpus": 4, "gpu_memory": 10**9}
+    server |= {"fabric_bandwidth": 10**10, "fabric_latency_us": 0}
+    added = {"event": "server_added", "server": server, "links": []}
+    running = {"event": "running", "job": submit("b", 1)["job"], "gpus": ["s0/0"], "started_us": START_US}
+    with served(tmp_path, budget_s=0.0) as found:
+        policy.gate.clear()
+        found.post(submit("a", 1))
+        wait_for(lambda: found.service.counts["late"] > 0)
+        problems = found.post([added, running], 422)["problems"]
+        assert [one["path"] for one in problems] == ["$[1].gpus"] and "job 'a'" in problems[0]["message"]
+        assert [one["name"] for one in found.get("/v1/cluster")["servers"]] == ["s0", "s1"]
+        settle(found)
+        entries = [json.loads(body)["event"] for _, _, body in found.service.store.start()[1]]
+        assert "taken" in entries and not {"server_added", "running"} & set(entries)
+        assert found.get("/v1/jobs/a")["job"]["on"] == ["s0/0"]
+        assert found.post([added, {**running, "gpus": ["new/0"]}])["accepted"] == 2
 
 
 def test_a_request_that_is_sent_again_counts_once_also_after_a_crash(tmp_path: Path) -> None:
@@ -481,11 +508,16 @@ def test_roles_say_who_may_do_what(tmp_path: Path) -> None:
         assert status("other", "POST", "/v1/events", {"event": "cancel", "job": "a"}) == 403
         assert status("submit", "POST", "/v1/events", {"event": "finish", "job": "a"}) == 403
         assert status("operate", "POST", "/v1/events", {"event": "server_lost", "server": "s0"}) == 200
+        running = {"event": "running", "job": submit("a")["job"], "gpus": [f"s1/{k}" for k in range(4)]}
+        assert status("operate", "POST", "/v1/events", {**running, "started_us": START_US}) == 200
+        assert status("other", "POST", "/v1/events", {"event": "cancel", "job": "a"}) == 403
         assert status("submit", "POST", "/v1/events", {"event": "cancel", "job": "a"}) == 200
+        assert status("other", "POST", "/v1/events", submit("a")) == 200
+        assert status("submit", "POST", "/v1/events", {"event": "cancel", "job": "a"}) == 403
         settle(found)
         headers = {"Authorization": f"Bearer {TOKENS['read']}"}
         story = found.client.get("/v1/jobs/a", headers=headers).json()["story"]
-        assert [row["who"] for row in story if row["what"] in ("submit", "cancel")] == ["submit", "submit"]
+        assert [row["who"] for row in story if row["what"] in ("submit", "cancel")] == ["submit", "submit", "other"]
 
 
 @pytest.mark.parametrize(

@@ -258,9 +258,13 @@ class LiveScheduler:
         A decision that is late is waited for and taken first.
         """
         with self._lock:
-            if self._asked.is_asked:
-                self._take_late({"event": "taken"})
+            self._take_late()
             return encode_state(self._state, self._inputs, self._chosen_plain, self._asked.memory)
+
+    def settle(self) -> None:
+        """Wait for a decision that is late, if there is one, and take it, so that a copy takes events just as this."""
+        with self._lock:
+            self._take_late()
 
     def copy(self) -> LiveScheduler:
         """Return a scheduler in the same state, without journal and clock.
@@ -347,7 +351,7 @@ class LiveScheduler:
                 check_step(entry)
                 return self._step(entry["time_us"], None, entry["late"])
             if kind == "taken":
-                self._take_late(entry)
+                self._take_late()
                 return None
             event = decode_event(entry)
             self._take_in(encode_event(event), Report())
@@ -374,7 +378,7 @@ class LiveScheduler:
         setting = None
         if isinstance(event, ServerAdded):
             setting = enlarged_setting(event, self._state, self._perform, *self._chosen)
-            self._asked.is_late(None)  # waits for a decision, which is taken after all that may be interrupted
+            self._take_late()  # it was made for the cluster without the server
         self._note(entry)
         if setting is not None:
             self._set_up(setting)
@@ -472,11 +476,11 @@ class LiveScheduler:
         names = named([state.jobs[index].active.job.name for index in stay])
         return f"{self._asked.name} would stop or move what has to stay, and is asked again without it: {names}"
 
-    def _take_late(self, entry: Plain) -> None:
+    def _take_late(self) -> None:
         """Wait for a decision that is late, if there is one, note that it is taken, and take it."""
-        self._asked.is_late(None)
-        self._note(entry)
         if self._asked.is_asked:
+            self._asked.is_late(None)
+            self._note({"event": "taken"})
             self._take()
 
     def _take_back(self) -> None:
@@ -507,8 +511,6 @@ class LiveScheduler:
 
     def _set_up(self, setting: PolicySetting) -> None:
         """Go on with another cluster, and with the policy on it with what it remembers."""
-        if self._asked.is_asked:
-            self._take()
         self._state.setting = setting
         self._asked.setting = setting
         self._begin_anew()
