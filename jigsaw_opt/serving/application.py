@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import msgspec
 from anyio import CapacityLimiter, to_thread
@@ -22,6 +23,7 @@ from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from jigsaw_opt.errors import Code, InvalidInputError, JigsawError, Problem, UsageError
 from jigsaw_opt.scheduling import LiveScheduler
@@ -39,7 +41,7 @@ _MOST_SLOW = 1  # each takes about a second of the processor, which events need 
 _READ, _SUBMIT, _OPEN = 0, 1, -1
 _STATUSES = ((FullError, 429), (NotOwnError, 403), (InvalidInputError, 422), (UsageError, 409))
 _TOO_LONG = "it took too long; events may be sent again with the same Idempotency-Key"
-_OWN_NAMES = re.compile(r"localhost|127[\d.]+|::1")
+_OWN_HOSTS = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?", re.IGNORECASE)
 """Names of this machine; a page of another site may be open in a browser here, and have its own name lead here."""
 
 
@@ -76,7 +78,7 @@ class ServedPaths:
         self._metrics = Metrics(service)
         self._changed = asyncio.Event()
         self.is_ending, self._slow = False, CapacityLimiter(_MOST_SLOW)
-        job = "/v1/jobs/{name:path}"
+        job = "/v1/jobs/{name}"
         self.endpoints = (
             Endpoint("/v1/events", self._events, _SUBMIT, method="POST"),
             Endpoint("/v1/what-if", self._what_if, method="POST"),
@@ -97,8 +99,10 @@ class ServedPaths:
         )
         routes = [Route(one.path, self._guarded(one), methods=[one.method]) for one in self.endpoints]
         routes.append(Route("/", _page))
-        packed, handlers = [Middleware(GZipMiddleware, compresslevel=1)], {HTTPException: _refused}
-        self.app = Starlette(routes=routes, middleware=packed, exception_handlers=handlers, lifespan=self._lifespan)
+        around = [Middleware(_encoded), Middleware(GZipMiddleware, compresslevel=1)]
+        handlers = {HTTPException: _refused}
+        self.app = Starlette(routes=routes, middleware=around, exception_handlers=handlers, lifespan=self._lifespan)
+        self.app.router.redirect_slashes = False  # a redirection would be answered before who asks is checked
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -137,7 +141,7 @@ class ServedPaths:
 
     def _caller(self, request: HttpRequest, endpoint: Endpoint) -> Caller:
         if self._tokens is None:
-            if not _OWN_NAMES.fullmatch(request.url.hostname or ""):
+            if not _OWN_HOSTS.fullmatch(request.headers.get("host", "")):
                 told = "without tokens only names of this machine are answered: localhost, 127.0.0.1, [::1]"
                 raise Refusal(403, "Host", told, "not-allowed")
             return Caller()
@@ -257,7 +261,7 @@ class ServedPaths:
         return _json(shown.JobsSeen(list(map(board.seen, page)), following, len(found)))
 
     async def _story(self, request: HttpRequest, *_: object) -> Response:
-        name, board = request.path_params["name"], self._service.board
+        name, board = unquote(request.path_params["name"]), self._service.board
         job = board.jobs[board.numbers[name]] if name in board.numbers else None
         rows = await run_in_threadpool(self._service.store.story, name, _MOST_SHOWN)
         if job is None and not rows:
@@ -266,7 +270,7 @@ class ServedPaths:
 
     async def _asked(self, ask: Callable[[LiveScheduler, str], Any], request: HttpRequest, *_: object) -> Response:
         """Return what the scheduler says of a job."""
-        name = request.path_params["name"]
+        name = unquote(request.path_params["name"])
         if name not in self._service.board.numbers:
             raise _no_job(name)
         return _json(await self._slowly(lambda: ask(self._service.live, name).plain()))
@@ -288,6 +292,17 @@ class ServedPaths:
 
     async def _openapi(self, *_: object) -> Response:
         return _json(document())
+
+
+def _encoded(application: ASGIApp) -> ASGIApp:
+    """Have an application find paths as they were sent, so that `%2F` in the name of a job does not divide them."""
+
+    async def found(scope: Scope, receive: Receive, send: Send) -> None:
+        if raw := scope.get("raw_path"):
+            scope["path"] = raw.decode("latin-1")
+        await application(scope, receive, send)
+
+    return found
 
 
 async def _page(_: HttpRequest) -> Response:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -150,8 +151,19 @@ def test_other_headers_that_are_wrong_are_refused(tmp_path: Path) -> None:
         for headers in ({"Content-Type": "text/yaml"}, {"Content-Type": "text/plain"}, {}):
             assert found.client.post("/v1/events", content=b"{}", headers=headers).status_code == 415
         hosts = {"other.example": 403, "127.0.0.2:80": 200, "[::1]:80": 200, "127.other.example": 403}
+        hosts |= {"LOCALHOST": 200, "127.0.0.1:x": 403, "127.0.0.1@other.example": 403, "[": 403, "[::1": 403}
         for host, status in hosts.items():
             assert found.client.get("/v1/jobs", headers={"Host": host}).status_code == status
+        assert found.client.get("/v1/cluster/", follow_redirects=False).status_code == 404
+
+
+@pytest.mark.parametrize("name", ["x/explanation", "x/start", "x/", "/", "x%2Fy", "x y+é", "?#"])
+def test_a_job_of_any_name_is_told_of(name: str, tmp_path: Path) -> None:
+    with served(tmp_path) as found:
+        found.post([submit("x"), submit(name, 8)])
+        path = f"/v1/jobs/{quote(name, safe='')}"
+        assert found.get(path)["job"]["name"] == found.get(path)["story"][0]["event"]["job"]["name"] == name
+        assert found.get(f"{path}/explanation")["job"] == found.get(f"{path}/start")["job"] == name
 
 
 def test_what_was_in_use_is_kept_by_the_minute(tmp_path: Path) -> None:
