@@ -11,23 +11,24 @@ from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling import ClusterState
 from jigsaw_opt.scheduling.allocation import Share
-from jigsaw_opt.scheduling.dependencies import ArrayPlaces
 from jigsaw_opt.scheduling.live.events import encode_record
-from jigsaw_opt.scheduling.live.job import LiveJob
-from jigsaw_opt.scheduling.live.remedies import soon
+from jigsaw_opt.scheduling.live.explaining import kept_by
 from jigsaw_opt.serving.answers import ClusterSeen, JobPhase, JobSeen, ServerSeen, ServerState, View
 from jigsaw_opt.text import agreeing, counted
 
 STATES: tuple[ServerState, ...] = get_args(ServerState)
 PHASES: tuple[JobPhase, ...] = get_args(JobPhase)
-_ON_HOLD = "It is on hold until it is released."
-_MOST_NAMES = 4  # jobs that a reason names
+_HELD = ("hold", "aside")  # what keeps a job that counts as held; others wait
 # What a view has of each job.
 _OF_JOB = ("name", "model", "gpus", "queue", "state", "weight", "submitted_us", "progress", "reason")
 
 
 class BoardJob(NamedTuple):
-    """A job at a moment: `share` is what it holds, `done` of `work` its progress, `why` what but a quota holds it."""
+    """A job at a moment.
+
+    `held`: whether it is on hold or put aside. `why`: what keeps it from the policy. `share`: what it holds. `done`: of
+    `work`, its progress.
+    """
 
     trace: TraceJob
     queue: str
@@ -62,10 +63,10 @@ class ClusterBoard:
         servers = [0] * len(cluster.servers)
         for number, numbers in ((3, state.cordoned), (2, state.drained), (1, state.lost)):
             servers = [number if k in numbers else before for k, before in enumerate(servers)]
-        places = ArrayPlaces(job.active.job for job in state.jobs.values() if not job.held or job.active.share)
+        places = state.array_places()
         for index, job in state.jobs.items():
-            one, why = job.active, _held_by(state, job, places) if job.held or job.on_hold else ""
-            jobs[index] = BoardJob(one.job, job.queue, job.held or job.on_hold, why, one.share, one.done, one.work)
+            one, (kind, why) = job.active, kept_by(state, job, places)
+            jobs[index] = BoardJob(one.job, job.queue, kind in _HELD, why, one.share, one.done, one.work)
         head = (state.now_us, sequence, "fifo" if state.fallen else policy, shadow)
         return cls(head, cluster, servers, state.down, frozenset(state.dead), dict(state.quotas), jobs)
 
@@ -106,7 +107,7 @@ class ClusterBoard:
         return [found.get(server.name) for server in self.cluster.servers]
 
     def phase(self, job: BoardJob) -> JobPhase:
-        """Return whether a job runs, waits, or is kept from the policy."""
+        """Return whether a job runs, waits, or is held: on hold until it is released, or put aside."""
         return "running" if job.share is not None else "held" if job.held else "waiting"
 
     def _reason(self, job: BoardJob, partners: list[str]) -> str:
@@ -114,9 +115,7 @@ class ClusterBoard:
         wanted = counted(job.trace.fewest, "GPU")
         if job.share is not None:
             return f"It runs on {counted(len(job.share.gpus), 'GPU')}{' with ' * bool(partners)}{', '.join(partners)}."
-        if job.held:
-            return job.why or f"It waits for {wanted} within the quota of queue {job.queue!r}."
-        return f"It waits for {wanted}, and {counted(self.free, 'GPU')} {agreeing(self.free)} free."
+        return job.why or f"It waits for {wanted}, and {counted(self.free, 'GPU')} {agreeing(self.free)} free."
 
     def seen(self, job: BoardJob) -> JobSeen:
         """Return a job as answers show it."""
@@ -167,17 +166,3 @@ class ClusterBoard:
         waiting = [k for k, phase in enumerate(jobs["state"]) if phase]
         down = [cluster.links[k].name for k in sorted(self.dead)]
         return View(*self.head, servers, racks, gpus, jobs, waiting, down)
-
-
-def _held_by(state: ClusterState, job: LiveJob, places: ArrayPlaces) -> str:
-    """Return in one sentence what but a quota keeps a job from the policy; empty for nothing else."""
-    own = job.active.job
-    if job.aside or job.on_hold:
-        return f"It is put aside: {job.aside}." if job.aside else _ON_HOLD
-    if own.submit_us > state.now_us:
-        return f"It begins at its time of submission, {soon(own.submit_us - state.now_us)}."
-    if waits_for := [state.jobs[index].active.job.name for index in job.waits_for if index in state.jobs]:
-        named, others = ", ".join(waits_for[:_MOST_NAMES]), len(waits_for) - _MOST_NAMES
-        more = f" and {counted(others, 'other job')}" if others > 0 else ""
-        return f"It waits for the end of {named}{more}."
-    return "" if places.has_room(own) else f"It waits for a place in array {own.array}, which has {own.array_limit}."

@@ -83,6 +83,27 @@ def test_a_job_that_the_policy_was_not_asked_about() -> None:
     assert scheduler.step(0).starts
 
 
+def test_a_task_beyond_the_limit_of_its_array_is_told_the_limit() -> None:
+    tasks = [TraceJob(f"t{k}", 0, "m", 1, 100 + k, array="t", array_limit=2) for k in range(4)]
+    scheduler = told(live(), *(JobSubmitted(0, task) for task in tasks))
+    found = scheduler.explain("t2")
+    assert found.kind == "array" and carries(found.reason, "array t", "2", "job t0 ends")
+    assert found.remedies[0].events == (JobFinished(0, "t0"),)
+    found = scheduler.explain("t3")
+    assert found.kind == "array" and carries(found.reason, "array t", "2", "have left")
+    assert runs_after(scheduler, "t3", *found.remedies[0].events)
+
+
+def test_a_policy_that_decides_again_by_itself_is_told_with_the_time() -> None:
+    scheduler = told(live("las"), job("a", 8, iterations=36_000), job("b", 1))
+    found = scheduler.explain("b")
+    first, second = found.remedies[:2]
+    assert (first.kind, first.stopped, second.kind) == ("round", ("a",), "gpus")
+    assert first.expected_us is not None and second.expected_us is not None and first.expected_us < second.expected_us
+    change = scheduler.step(first.expected_us)
+    assert [start.to.job for start in change.starts] == ["b"]
+
+
 def test_priority_puts_a_job_before_one_in_the_background() -> None:
     scheduler = told(live("separate"), job("back", 8, iterations=500), job("b", 8))
     found = scheduler.explain("b")

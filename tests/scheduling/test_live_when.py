@@ -54,11 +54,47 @@ def test_jobs_start_as_is_foretold(policy: str) -> None:
     assert set(found["d"].starts_us) == {960 * SECOND}
 
 
+@pytest.mark.parametrize("limits", [{}, {"moves_per_hour": 0}])
+def test_a_job_waits_for_the_end_of_one_that_may_not_be_stopped(limits: dict[str, int]) -> None:
+    live = LiveScheduler(star("a", "a"), "srtf", restart_us=0, **limits)  # type: ignore[arg-type]
+    live.handle(JobSubmitted(0, TraceJob("a", 0, "m", 8, 600, preemptible=False if not limits else None)))
+    live.step(0)
+    live.handle(JobSubmitted(60 * SECOND, TraceJob("b", 0, "m", 1, 60)))
+    assert "has to stay" in live.step(60 * SECOND).failure
+    live.handle(JobProgressed(120 * SECOND, "a", 120))
+    live.step(120 * SECOND)
+    assert live.when("b").starts_us == (600 * SECOND,)
+    live.handle(JobFinished(600 * SECOND, "a"))
+    assert [one.to.job for one in live.step(600 * SECOND).starts] == ["b"]
+
+
+def test_jobs_that_wait_for_a_time_for_others_or_for_their_array_are_foretold() -> None:
+    live = LiveScheduler(star("a", "a"), "fifo", restart_us=0)
+    for k in range(3):
+        live.handle(JobSubmitted(0, TraceJob(f"t{k}", 0, "m", 1, 300 + 300 * k, array="t", array_limit=1)))
+    late = TraceJob("late", 360 * SECOND, "m", 1, 60)
+    for own in (late, TraceJob("x", 0, "m", 1, 60, after=("late", "t0")), TraceJob("t", 0, "m", 1, 60, after=("x",))):
+        live.handle(JobSubmitted(0, own))
+    live.step(0)
+    found = {name: live.when(name).starts_us for name in ("t1", "t2", "late", "x", "t")}
+    seconds = {"t1": 300, "t2": 900, "late": 360, "x": 420, "t": 480}
+    assert found == {name: (time * SECOND,) for name, time in seconds.items()}
+    for now, ended in ((300, "t0"), (360, ""), (420, "late"), (480, "x"), (900, "t1")):
+        if ended:
+            live.handle(JobFinished(now * SECOND, ended))
+        starts = [one.to.job for one in live.step(now * SECOND).starts]
+        assert starts == [name for name, time in seconds.items() if time == now]
+
+
 def test_refusals() -> None:
     live = busy("fifo")
     live.handle(QuotaChanged(110 * SECOND, "q", 1))
     live.handle(JobSubmitted(110 * SECOND, TraceJob("held", 0, "m", 4, 5), queue="q"))
-    for name, why in {"x": "there is no job 'x'", "a": "job 'a' runs", "held": "kept from the policy"}.items():
+    for name, why in {
+        "x": "there is no job 'x'",
+        "a": "job 'a' runs",
+        "held": "not simulated: It waits for 4 GPUs within the quota of queue 'q'",
+    }.items():
         with pytest.raises(UsageError, match=why):
             live.when(name)
     with misuse("out-of-range samples"):

@@ -342,8 +342,7 @@ class ClusterState:
         held = [job for job in held if not (job.aside or job.on_hold) and self.jobs.keys().isdisjoint(job.waits_for)]
         if not held:
             return admitted
-        there = (job for job in self.jobs.values() if not job.held or job.active.share is not None)
-        places = ArrayPlaces(job.active.job for job in there)
+        places = self.array_places()
         for job in sorted(held, key=lambda job: (-job.active.job.weight, job.active.index)):
             own, quota = job.active.job, self.quotas.get(job.queue)
             if places.has_room(own) and (quota is None or self.used(job.queue) + own.gpus <= quota):
@@ -353,6 +352,10 @@ class ClusterState:
                 self.news.arrive(job.active.index)
         self.asked |= bool(admitted)
         return admitted
+
+    def array_places(self) -> ArrayPlaces:
+        """Return the places of arrays that are taken: by tasks that run, or that the policy knows."""
+        return ArrayPlaces(job.active.job for job in self.jobs.values() if not job.held or job.active.share is not None)
 
     @property
     def begin_us(self) -> int | None:
@@ -497,11 +500,27 @@ class ClusterState:
     def queue(self, memory: Plain) -> ClusterQueue:
         """Return the jobs that the policy knows, or is to be told of, as a simulation goes on from them.
 
-        They wait for no others any more, whatever jobs have names by now for which they waited.
+        With them are the jobs that run without the policy, and new ones that wait for a time, for other jobs of the
+        queue, or for a place in their array; not those on hold, put aside, or beyond a quota.
         """
         seen = self.observation()
-        figures = {each.name: getattr(seen, each.name) for each in fields(seen)}
-        figures["jobs"] = {k: replace(one, job=replace(one.job, after=None)) for k, one in seen.jobs.items()}
+        figures = {each.name: getattr(seen, each.name) for each in fields(Observation)}
+        found, places, unknown = dict[int, JobState](), self.array_places(), list[int]()
+        for index, job in self.jobs.items():
+            own, after = job.active.job, [k for k in job.waits_for if k in self.jobs]
+            if job.held and job.active.share is None:
+                waits = own.submit_us > self.now_us or after or not places.has_room(own)
+                is_new = not (job.active.run_us or job.aside or job.on_hold or job.queue in self.quotas)
+                if not (waits and is_new and found.keys() >= set(after)):
+                    continue
+                unknown.append(index)
+            names = tuple(self.jobs[k].active.job.name for k in after) or None
+            # No job has the name of the array then, so that nobody waits for all of it.
+            array = own.array and f"{own.array}\0"
+            found[index] = replace(job.active.copy(), job=replace(own, after=names, array=array))
+        figures |= {"jobs": found, "shares": self.shares, "down": self.down | self._gpus_of(self.cordoned)}
+        apart = frozenset(k for k, job in self.jobs.items() if job.held and job.active.share is not None)
+        figures |= {"unknown": tuple(unknown), "apart": apart}
         return ClusterQueue(**figures, next_job=self.next_job, memory=memory, wake_us=self.wake_us)
 
     def assignments(self) -> Mapping[str, JobAssignment]:

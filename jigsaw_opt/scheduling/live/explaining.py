@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from jigsaw_opt.errors import PluginError
 from jigsaw_opt.problem.depth import FullDepth
 from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.dependencies import ArrayPlaces
 from jigsaw_opt.scheduling.live.cluster_state import ClusterState
 from jigsaw_opt.scheduling.live.events import encode_event
 from jigsaw_opt.scheduling.live.job import LiveJob
@@ -21,6 +22,8 @@ from jigsaw_opt.scheduling.live.remedies import Remedy, Twin, end_us, soon, spee
 from jigsaw_opt.scheduling.plain import Plain, keyed
 from jigsaw_opt.text import agreeing, counted
 
+_MOST_NAMES = 4
+"""So many jobs are named, and others counted."""
 _WORTH_TELLING = 1.005
 """What changes a speed by less is left out."""
 
@@ -92,6 +95,29 @@ def explained(state: ClusterState, name: str, twin: Callable[[], Twin], seconds:
     return LiveExplanation(name, None, reason, kind, _cluster(state), tuple(found), complete=complete)
 
 
+def kept_by(state: ClusterState, job: LiveJob, places: ArrayPlaces) -> tuple[str, str]:
+    """Return what keeps a job that waits from the policy, as a kind and as a sentence; two empty texts for nothing.
+
+    `places`: those of the arrays of the state.
+    """
+    own = job.active.job
+    if job.active.share is not None or not job.held:
+        return "", ""
+    if job.aside:
+        return "aside", f"It is put aside: {job.aside}."
+    if job.on_hold:
+        return "hold", "It is on hold until it is released."
+    if own.submit_us > state.now_us:
+        return "begin", f"It begins at its time of submission, {soon(own.submit_us - state.now_us)}."
+    if waits_for := [state.jobs[index].active.job.name for index in job.waits_for if index in state.jobs]:
+        named, others = ", ".join(waits_for[:_MOST_NAMES]), len(waits_for) - _MOST_NAMES
+        more = f" and {counted(others, 'other job')}" if others > 0 else ""
+        return "after", f"It waits for the end of {named}{more}."
+    if not places.has_room(own):
+        return "array", f"It waits for a place in array {own.array}, which has {own.array_limit}."
+    return "quota", f"It waits for {counted(own.fewest, 'GPU')} within the quota of queue {job.queue!r}."
+
+
 # A job that waits --------------------------------------------------------------------------------------------
 
 
@@ -102,9 +128,11 @@ def _reason(state: ClusterState, job: LiveJob, free: Sequence[int], found: Seque
     if own.submit_us > state.now_us:
         return "begin", f"it is not to begin before its time of submission, {soon(own.submit_us - state.now_us)}."
     refusal = _refusal(state, job, free) if len(free) >= own.fewest else None
-    kind = found[0].kind if found else "unknown"
+    kind, (kept, why) = found[0].kind if found else "unknown", kept_by(state, job, state.array_places())
     needs = f"it waits for {counted(own.fewest, 'GPU')}, and {counted(len(free), 'GPU')} {agreeing(len(free))} free"
-    if kind in ("gpus", "priority", "unknown") and state.most_joined(free) < own.fewest <= len(free):
+    if kept == "array":
+        kind, needs = kept, why[:1].lower() + why[1:].removesuffix(".")
+    elif kind in ("gpus", "priority", "unknown") and state.most_joined(free) < own.fewest <= len(free):
         kind, needs = "link", f"{needs}, but no route joins the servers that have them"
     elif kind in ("gpus", "priority", "unknown") and refusal is not None:
         kind, needs = "memory", f"{needs}, but: {refusal}"

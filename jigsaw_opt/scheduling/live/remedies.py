@@ -52,9 +52,10 @@ class Remedy:
     """A remedy that would start a job that waits; it was tried on a copy of the scheduler.
 
     `kind`: ``undecided`` (the next step does it), ``hold``, ``failure``, ``link``, ``quota``, ``after`` (it waits for
-    other jobs), ``order`` (the policy puts other jobs first), ``gpus`` (others hold them) or ``priority``. `text`: the
-    same in words, as a clause. `expected_us`: when it is expected by the speed of the jobs; None where nobody knows.
-    `stopped`: jobs that would lose their GPUs.
+    other jobs), ``array`` (its array has no place), ``order`` (the policy puts other jobs first), ``gpus`` (others hold
+    them), ``round`` (the policy decides again by itself) or ``priority``. `text`: the same in words, as a clause.
+    `expected_us`: when it is expected by the speed of the jobs; None where nobody knows. `stopped`: jobs that would
+    lose their GPUs.
     """
 
     kind: str
@@ -94,7 +95,8 @@ class _RemedyTrials:
         trial, name = self._twin(), self._job.active.job.name
         for event in thought.events:
             trial.handle(event)
-        change = trial.step(self._state.now_us)
+        is_later = thought.kind == "round"
+        change = trial.step((thought.expected_us if is_later else None) or self._state.now_us)
         if all(start.to.job != name for start in change.starts):
             return False
         told = {getattr(event, "job", None) for event in thought.events}
@@ -109,6 +111,10 @@ def tried(state: ClusterState, job: LiveJob, twin: Callable[[], Twin], seconds: 
     if trials.starts(Remedy("undecided", (), "the next step starts it", state.now_us)):
         return trials.found, True
     repairs, leaving = _repairs(state, job), _leaving(state, job)
+    ends = [one.expected_us for one in leaving if one.kind in ("gpus", "array") and one.expected_us is not None]
+    if state.wake_us is not None and state.now_us < state.wake_us < min(ends, default=LARGEST):
+        text = f"the policy decides again by itself, {soon(state.wake_us - state.now_us)}"
+        trials.starts(Remedy("round", (), text, state.wake_us))
     for thought in (*repairs, *leaving, _urgent(state, job)):
         if trials.is_over:
             return trials.found, False
@@ -121,7 +127,8 @@ def tried(state: ClusterState, job: LiveJob, twin: Callable[[], Twin], seconds: 
 
 def _try_together(trials: _RemedyTrials, repairs: Sequence[Remedy], leaving: Sequence[Remedy]) -> None:
     """Try the return of all that is out, with as few jobs leaving as it takes, those that end first before others."""
-    kind = repairs[0].kind if repairs else "after" if leaving and leaving[0].kind == "after" else "gpus"
+    first = leaving[0].kind if leaving else ""
+    kind = repairs[0].kind if repairs else first if first in ("after", "array") else "gpus"
     # One repair alone has been tried before; several together have not.
     least, most = 0 if len(repairs) > 1 else 1, len(leaving)
 
@@ -186,6 +193,8 @@ def _repairs(state: ClusterState, job: LiveJob) -> list[Remedy]:
 def _leaving(state: ClusterState, job: LiveJob) -> list[Remedy]:
     """Return cancellations of jobs that wait and ends of jobs that run, by the time at which these are expected."""
     now, before, found, running = state.now_us, list[Remedy](), list[Remedy](), list[Remedy]()
+    own = job.active.job
+    array_is_full = job.held and not state.array_places().has_room(own)
     for other in state.jobs.values():
         name = other.active.job.name
         if other is job:
@@ -199,8 +208,11 @@ def _leaving(state: ClusterState, job: LiveJob) -> list[Remedy]:
         else:
             ends = end_us(state, other)
             text = f"job {name} ends" if ends is None else f"job {name} ends, {soon(ends - now)}"
-            running.append(Remedy("gpus", (JobFinished(now, name),), text, ends))
-    return [*before, *found, *sorted(running, key=lambda remedy: remedy.expected_us or 0)]
+            kind = "array" if array_is_full and other.active.job.array == own.array else "gpus"
+            running.append(Remedy(kind, (JobFinished(now, name),), text, ends))
+    running.sort(key=lambda remedy: remedy.expected_us or 0)
+    tasks, others = ([one for one in running if (one.kind == "array") == wanted] for wanted in (True, False))
+    return [*before, *tasks, *found, *others]
 
 
 def _urgent(state: ClusterState, job: LiveJob) -> Remedy:

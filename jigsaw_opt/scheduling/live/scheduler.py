@@ -28,7 +28,7 @@ from jigsaw_opt.scheduling.live.events import (
     entry_of,
     event_of,
 )
-from jigsaw_opt.scheduling.live.explaining import LiveExplanation, explained
+from jigsaw_opt.scheduling.live.explaining import LiveExplanation, explained, kept_by
 from jigsaw_opt.scheduling.live.job import News
 from jigsaw_opt.scheduling.live.limits import moved, staying
 from jigsaw_opt.scheduling.live.plan_change import JobMove, JobStart, JobStop, PlanChange, changes
@@ -231,16 +231,16 @@ class LiveScheduler:
         Raises
         ------
         UsageError
-            There is no such job, it does not wait for the policy, or a decision is late.
+            There is no such job, it runs, it is on hold, put aside or beyond a quota, or a decision is late.
         """
         check_arguments(job=(job, NAME), samples=(samples, whole(LARGEST, 1)), seed=(seed, whole(LARGEST)))
         with self._lock:
             self._require_known(job)
             queue, setting = self._state.queue(self._asked.memory), self._state.setting
             index = self._state.numbers[job]
+            why = kept_by(self._state, self._state.jobs[index], self._state.array_places())[1]
         if index not in queue.jobs or queue.jobs[index].share is not None:
-            runs = self._state.jobs[index].active.share is not None
-            message = f"job {job!r} {'runs' if runs else 'is kept from the policy'}"
+            message = f"job {job!r} is not simulated: {why}" if why else f"job {job!r} runs"
             raise UsageError(message, code="contradiction", path="job")
         ended = PastJobs(tuple(past)) if past else None
         return predicted(setting, self._policy, self._options, queue, index, ended, samples, seed)

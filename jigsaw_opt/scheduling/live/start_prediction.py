@@ -28,12 +28,16 @@ class ClusterQueue(Observation):
     """The jobs of a cluster at a moment, those that wait and those that run, as a policy would see them.
 
     What is down stays so. `next_job`: number of the next job that is submitted. `memory`: what the policy remembers;
-    None where it begins, with all jobs new to it. `wake_us`: when it asked to be woken.
+    None where it begins, with all jobs new to it. `wake_us`: when it asked to be woken. `unknown`: jobs that wait for a
+    time, for others or for their array, and that a policy with a memory has not been told of. `apart`: jobs that run,
+    and stay where they are until they end: the policy sees neither them nor their GPUs.
     """
 
     next_job: int = 0
     memory: Plain | None = None
     wake_us: int | None = None
+    unknown: tuple[int, ...] = ()
+    apart: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

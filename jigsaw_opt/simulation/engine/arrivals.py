@@ -20,13 +20,15 @@ class Arrivals:
     other tasks of it are there. Names that no job and no array has are of jobs that ended before.
 
     `jobs`: the jobs in order of submission. `constrained`: whether any job waits for more than its submission. `held`:
-    numbers of those that are submitted and have not arrived, in order of submission.
+    numbers of those that are submitted and have not arrived, in order of submission. `later`: the time and the number
+    of those that are submitted only later, though jobs after them have been.
     """
 
     def __init__(self, jobs: Sequence[TraceJob]) -> None:
         self._jobs = jobs
         self.submitted = 0
         self.held: list[int] = []
+        self.later: list[tuple[int, int]] = []
         self._before = _numbers_before(jobs)
         self._after: defaultdict[int, list[int]] = defaultdict(list)
         for index, before in self._before.items():
@@ -39,14 +41,19 @@ class Arrivals:
     @property
     def next_us(self) -> int | None:
         """When the next job is submitted; None where all are."""
-        return self._jobs[self.submitted].submit_us if self.submitted < len(self._jobs) else None
+        times = [time_us for time_us, _ in self.later[:1]]
+        times += [job.submit_us for job in self._jobs[self.submitted : self.submitted + 1]]
+        return min(times, default=None)
 
     def submit(self, now_us: int) -> list[int]:
         """Return the numbers of the jobs that are submitted by now and were not before."""
         first = self.submitted
         while self.submitted < len(self._jobs) and self._jobs[self.submitted].submit_us <= now_us:
             self.submitted += 1
-        new = list(range(first, self.submitted))
+        new = []
+        while self.later and self.later[0][0] <= now_us:
+            new.append(self.later.pop(0)[1])
+        new += range(first, self.submitted)
         self.held += new
         return new
 

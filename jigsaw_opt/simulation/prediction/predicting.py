@@ -16,9 +16,9 @@ from random import Random
 
 from jigsaw_opt.errors import JigsawError, UsageError, out_of_range
 from jigsaw_opt.problem.workload import LARGEST, TraceJob, Workload
-from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.live.start_prediction import MOST_DAYS, ClusterQueue, PastJobs, StartPrediction
-from jigsaw_opt.scheduling.policy import JobState, Policy, PolicySetting
+from jigsaw_opt.scheduling.policy import JobState, Observation, Policy, PolicySetting
 from jigsaw_opt.simulation.engine.event_log import JobStatistics, Trigger
 from jigsaw_opt.simulation.engine.running import Running
 from jigsaw_opt.simulation.engine.setting import Setting
@@ -130,17 +130,24 @@ class TakenOver(Simulation):
         self, setting: Setting, queue: ClusterQueue, done: Mapping[int, int], ended: Iterable[tuple[TraceJob, int]] = ()
     ) -> None:
         super().__init__(setting)
-        self.now_us = queue.now_us
+        self.now_us, self._queue_jobs = queue.now_us, queue.jobs
         self._failing.down, self._failing.dead, self._under_way.dead = queue.down, queue.dead, queue.dead
         running = {index for index, seen in queue.jobs.items() if seen.share is not None}
         ended_before = [index for index in range(queue.next_job) if index not in queue.jobs]
-        self._arrivals.restore(running, ended_before, sorted(queue.jobs.keys() - running))
-        arrived = running.union(self._arrivals.arrive())
+        waiting = queue.jobs.keys() - running
+        later = {index for index in waiting if queue.jobs[index].job.submit_us > queue.now_us}
+        held = sorted((waiting if queue.memory is None else waiting & set(queue.unknown)) - later)
+        known = queue.jobs.keys() - later - set(held)
+        self._arrivals.restore(known, ended_before, held)
+        self._arrivals.submitted = queue.next_job
+        self._arrivals.later = sorted((queue.jobs[index].job.submit_us, index) for index in later)
+        new = self._arrivals.arrive()
+        arrived, self._apart = known.union(new), set(queue.apart)
         self._statistics.update((index, JobStatistics(0)) for index in self._arrivals.held)
         for index, seen in queue.jobs.items():
             if index not in arrived:
                 continue
-            job = setting.workload.jobs[index]
+            job = self._submitted(index)
             active = replace(seen, job=job, work=setting.performance.work(job), done=done[index])
             start_us = queue.now_us - active.run_us
             self._active[index] = active
@@ -151,15 +158,56 @@ class TakenOver(Simulation):
         self._event_log.crowd.set(len(self._active), self.now_us)
         self._under_way.begin(tuple(shares), self.now_us)
         self._event_log.hold(shares, setting.server_of, self.now_us)
-        new = list(self._active) if queue.memory is None else list(queue.arrived)
+        new = list(self._active) if queue.memory is None else [*queue.arrived, *new]
         self._trigger = Trigger(True, queue.wake_us, new, list(queue.ended), list(queue.stopped))
         if queue.memory is None:
             self._policy.learn(ended)
         else:
             self._policy.restore(queue.memory, self._observation(self._trigger))
 
+    def _waiting(self, index: int) -> JobState:
+        made = super()._waiting(index)
+        return replace(made, job=self._submitted(index))
+
+    def _submitted(self, index: int) -> TraceJob:
+        """Return a job with the time at which it is submitted."""
+        job, seen = self.setting.workload.jobs[index], self._queue_jobs.get(index)
+        if seen is None or seen.job.submit_us == job.submit_us:
+            return job
+        return replace(job, submit_us=seen.job.submit_us)
+
+    def _observation(self, trigger: Trigger) -> Observation:
+        """Return what the policy sees: neither the jobs that run apart from it, nor their GPUs."""
+        found, apart = super()._observation(trigger), self._apart
+        if not apart:
+            return found
+        jobs = {index: active for index, active in found.jobs.items() if index not in apart}
+        shares = tuple(share for share in found.shares if share.jobs[0] not in apart)
+        return replace(found, jobs=jobs, shares=shares, down=self._closed)
+
+    @property
+    def _closed(self) -> frozenset[int]:
+        """GPUs that the policy may put nothing on."""
+        return self._failing.down.union(*(self._active[index].gpus for index in self._apart))
+
+    def _decision_us(self) -> int | None:
+        if self._apart and (self._active.keys() == self._apart or len(self._closed) == self.setting.gpu_count):
+            return None
+        return super()._decision_us()
+
+    def _watch_idleness(self, decision: Decision) -> None:
+        if not self._apart:
+            super()._watch_idleness(decision)
+
+    def _apply(self, shares: tuple[Share, ...], stopped: frozenset[int]) -> int:
+        kept = tuple(share for share in self._under_way.shares if share.jobs[0] in self._apart)
+        return super()._apply((*kept, *shares), stopped)
+
     def _end(self, running: Running, share: Share) -> Share:
         rest, index = super()._end(running, share), running.active.index
+        if index in self._apart:
+            self._apart.remove(index)
+            self._trigger.ended.remove(index)
         # Of a job that ran and ended before the first round the policy knows nothing.
         if index in self._trigger.arrived:
             self._trigger.arrived.remove(index)
@@ -318,7 +366,12 @@ def _starts_us(setting: Setting, queue: ClusterQueue, asked: Sequence[int], draw
     while True:
         later = draws.arrivals(jobs, days, Random(f"{seed}/arrivals"))
         at = next(iter(jobs.values()))  # jobs that have ended are as the one before or, at the beginning, the first
-        known = [at := jobs.get(index, at) for index in range(queue.next_job)]
+        known = list[TraceJob]()
+        for at in (at := jobs.get(index, at) for index in range(queue.next_job)):
+            # Numbers follow the order of submission in a workload; `TakenOver` knows the times of those that do not.
+            least_us = known[-1].submit_us if known else 0
+            in_order_us = min(max(least_us, at.submit_us), max(least_us, queue.now_us))
+            known.append(at if at.submit_us == in_order_us else replace(at, submit_us=in_order_us))
         workload = Workload("queue", (*known, *later))
         simulation = TakenOver(replace(setting, workload=workload), queue, done, draws.ended)
         until_us = queue.now_us + days * _DAY_US if later else None
