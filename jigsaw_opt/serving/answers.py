@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, ValidationError, convert, structs
 
-from jigsaw_opt.errors import Problem
+from jigsaw_opt.errors import Code, Problem
 from jigsaw_opt.problem.workload import LARGEST
 from jigsaw_opt.scheduling import JobStop, PlanChange
 from jigsaw_opt.scheduling.plain import Plain
@@ -15,6 +15,7 @@ from jigsaw_opt.scheduling.plain import Plain
 ServerState = Literal["up", "down", "drained", "cordoned"]
 JobPhase = Literal["running", "waiting", "held"]
 Number = Annotated[int, Meta(ge=0, le=LARGEST)]
+_OF_WORD: dict[str, Code] = {"code": "unknown-value"}  # of a problem with a word; of others it is out-of-range
 
 
 class Refused(Struct, frozen=True):
@@ -176,16 +177,35 @@ class NoQuery(Struct, forbid_unknown_fields=True):
 class ChangesQuery(Struct, forbid_unknown_fields=True):
     """Which changes, and how long to wait for one."""
 
-    after: Number = 0
-    timeout_s: Annotated[float, Meta(ge=0, le=60)] = 0.0
+    after: Annotated[Number, Meta(description=f"an integer from 0 to {LARGEST}")] = 0
+    timeout_s: Annotated[float, Meta(ge=0, le=60, description="a number of seconds from 0 to 60")] = 0.0
 
 
 class JobsQuery(Struct, forbid_unknown_fields=True):
     """Which jobs."""
 
-    state: JobPhase | None = None
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
-    after: str | None = None
+    state: Annotated[JobPhase | None, Meta(description="running, waiting or held", extra=_OF_WORD)] = None
+    limit: Annotated[int, Meta(ge=1, le=1000, description="an integer from 1 to 1000")] = 100
+    after: Annotated[str | None, Meta(description="the name of a job")] = None
+
+
+def misfits(given: Mapping[str, Any], kind: type[Struct]) -> Iterator[tuple[str, str, Code]]:
+    """Yield what is wrong with values by name for the fields of a type, each of which is described.
+
+    Each is a name, what is wrong with the value under it, which is not repeated, and the code of the problem.
+    """
+    fields = {field.name: field for field in structs.fields(kind)}
+    for name in (name for name in given if name not in fields):
+        yield name, f"is not known here; known are: {', '.join(fields) or 'none'}", "unknown-field"
+    for name, field in fields.items():
+        try:
+            if name in given:
+                convert(given[name], field.type, strict=False)
+            elif field.required:
+                yield name, "is missing", "missing-field"
+        except ValidationError:
+            meta = field.type.__metadata__[-1]
+            yield name, f"must be {meta.description}", (meta.extra or {}).get("code", "out-of-range")
 
 
 def change_of(change: PlanChange, sequence: int, shadow: bool) -> NumberedChange:

@@ -28,7 +28,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from jigsaw_opt.errors import Code, InvalidInputError, JigsawError, Problem, UsageError
 from jigsaw_opt.scheduling import LiveScheduler
 from jigsaw_opt.serving import answers as shown
-from jigsaw_opt.serving.answers import ChangesQuery, JobsQuery, NoQuery
+from jigsaw_opt.serving.answers import ChangesQuery, JobsQuery, NoQuery, misfits
 from jigsaw_opt.serving.metrics import Metrics
 from jigsaw_opt.serving.openapi import document
 from jigsaw_opt.serving.page import cluster_page
@@ -41,6 +41,8 @@ _MOST_SLOW = 1  # each takes about a second of the processor, which events need 
 _READ, _SUBMIT, _OPEN = 0, 1, -1
 _STATUSES = ((FullError, 429), (NotOwnError, 403), (InvalidInputError, 422), (UsageError, 409))
 _TOO_LONG = "it took too long; events may be sent again with the same Idempotency-Key"
+_CODES: dict[int, Code] = {403: "not-allowed", 404: "unknown-name", 405: "unknown-name", 429: "too-large"}
+_UNROUTED = {404: "there is no such path", 405: "the path does not take this method"}
 _OWN_HOSTS = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?", re.IGNORECASE)
 """Names of this machine; a page of another site may be open in a browser here, and have its own name lead here."""
 
@@ -313,10 +315,10 @@ async def _page(_: HttpRequest) -> Response:
 
 def _query(request: HttpRequest, kind: type[msgspec.Struct]) -> msgspec.Struct:
     """Return the parameters of a query."""
-    try:
-        return msgspec.convert(dict(request.query_params), kind, strict=False)
-    except msgspec.ValidationError as error:
-        raise Refusal(400, "query", str(error), "out-of-range") from None
+    given = dict(request.query_params)
+    for path, message, code in misfits(given, kind):
+        raise Refusal(400, path, message, code)
+    return msgspec.convert(given, kind, strict=False)
 
 
 def _json(body: object, status: int = 200) -> Response:
@@ -330,8 +332,8 @@ def _no_job(name: str, path: str = "name") -> Refusal:
 async def _refused(_: HttpRequest, error: Exception) -> Response:
     """Return the answer for what was raised."""
     status: int = getattr(error, "status_code", 0) or next((n for kind, n in _STATUSES if isinstance(error, kind)), 503)
-    code: Code = "unknown-name" if status in (404, 405) else "failed"
-    problems = getattr(error, "problems", ()) or [Problem("", str(error) or _TOO_LONG, code=code)]
+    told, path = _UNROUTED.get(status) or str(error) or _TOO_LONG, "$" * (status == 403)
+    problems = getattr(error, "problems", ()) or [Problem(path, told, code=_CODES.get(status, "failed"))]
     if status == 409 and problems[0].code == "unknown-name":
         status = 404  # the job has ended since its name was looked up
     response = _json(shown.Refused(tuple(problems)), status)

@@ -34,8 +34,11 @@ def document() -> Mapping[str, Any]:
 
 
 def _event(shape: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of an event as a service takes it: its time is not read, and its job is a record."""
+    """Return the schema of an event as a service takes it: its time is not read, and records have defaults."""
     known: dict[str, Any] = {**shape["properties"], "time_us": {"description": "Is not read."}}
     if "properties" in known.get("job", ()):
         known["job"] = {"$ref": _PLACE + "TraceJob"}
+    if "links" in known:
+        stated = [name for name in known["server"]["required"] if name != "fabric_latency_us"]
+        known["server"] = known["server"] | {"required": stated}
     return {**shape, "properties": known}

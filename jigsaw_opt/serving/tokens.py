@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 
 from jigsaw_opt.documents.file_bytes import read_text
 from jigsaw_opt.problem.rules.report import Report
+from jigsaw_opt.serving.answers import misfits
 
 Role = Literal["read", "submit", "operate"]
 # From the one that may do least; each may do what those before it may.
@@ -20,11 +21,15 @@ ROLES: tuple[Role, ...] = get_args(Role)
 OWN_EVENTS = frozenset({"submit", "cancel", "held", "released"})
 
 
-class _Token(Struct, forbid_unknown_fields=True):
-    name: Annotated[str, Meta(min_length=1, max_length=200)]
-    role: Role
-    token: Annotated[str, Meta(min_length=16)] | None = None  # a shorter one could be guessed
-    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | None = None
+_Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class _Token(Struct):
+    name: Annotated[str, Meta(min_length=1, max_length=200, description="a text of 1 to 200 characters")]
+    role: Annotated[Role, Meta(description="read, submit or operate")]
+    # A shorter one could be guessed.
+    token: Annotated[Annotated[str, Meta(min_length=16)] | None, Meta(description="at least 16 characters long")] = None
+    sha256: Annotated[_Digest | None, Meta(description="the SHA-256 of the token, 64 digits of 0-9 and a-f")] = None
 
 
 class Caller(NamedTuple):
@@ -67,10 +72,16 @@ def read_tokens(path: Path) -> Tokens:
         if not line.strip():
             continue
         try:
-            one = msgspec.json.decode(line, type=_Token)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            report.add(place, f"is no token: {error}", code="malformed")
+            tree = msgspec.json.decode(line)
+        except (ValueError, RecursionError):
+            tree = None
+        wrong = ["is no object of JSON with 'token', 'name' and 'role'"]
+        if isinstance(tree, dict):
+            wrong = [f"{name!r} {told}" for name, told, _ in misfits(tree, _Token)]
+        if wrong:
+            report.add(place, "; ".join(wrong), code="malformed")
             continue
+        one = msgspec.convert(tree, _Token)
         if (one.token is None) == (one.sha256 is None):
             report.add(place, f"{one.name!r} has neither or both of 'token' and 'sha256'", code="contradiction")
             continue

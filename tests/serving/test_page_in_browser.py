@@ -259,6 +259,22 @@ def test_without_a_role_nothing_is_offered_and_a_token_is_asked_for_once(browser
     browser.execute_script("sessionStorage.clear()")
 
 
+def test_in_a_narrow_window_tables_scroll_and_an_edge_shows_it(browser: Chrome, service: Fake) -> None:
+    size = {"width": 400, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        opened(browser, service)
+        assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+        tables = browser.execute_script(
+            "return [...document.querySelectorAll('#queue, #running, #servers')].map(box => {"
+            " const it = box.querySelector('.table'), { overflowX, backgroundAttachment } = getComputedStyle(it);"
+            " return [it.scrollWidth > it.clientWidth, overflowX, backgroundAttachment]; })"
+        )
+        assert tables == [[True, "auto", "local, local, scroll, scroll"]] * 3
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 def test_a_change_is_shown_when_it_is_told(browser: Chrome, service: Fake) -> None:
     opened(browser, service)
     browser.execute_script("poll = null; clearTimeout(0)")

@@ -103,6 +103,17 @@ def test_without_its_libraries_the_command_says_what_to_install(monkeypatch: pyt
     assert "pip install 'jigsaw-opt[serve]'" in capsys.readouterr().err
 
 
+def test_a_plain_cluster_needs_no_policy_and_an_instance_is_for_jigsaw(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = list[str]()
+    monkeypatch.setattr("jigsaw_opt.cli.clusters.serve._serve", lambda service, *_: served.append(service.policy))
+    monkeypatch.chdir(tmp_path)
+    for words in (["2x4:a100"], ["server/demo"], ["2x4:a100", "--policy", "las"]):
+        assert main(["serve", *words]) == 0
+    assert served == ["fifo", "jigsaw", "las"]
+
+
 @pytest.mark.slow
 def test_a_demonstration_shows_jobs_that_share_gpus_and_keeps_nothing(tmp_path: Path) -> None:
     demo = Process(tmp_path, "--demo")

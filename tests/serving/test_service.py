@@ -123,10 +123,10 @@ LONG = "x" * 300
         ("GET", "/v1/changes?timeout_s=61", None, 400, "out-of-range"),
         ("GET", "/v1/changes?timeout_s=1", None, 429, "too-large"),
         ("GET", "/v1/jobs?limit=0", None, 400, "out-of-range"),
-        ("GET", "/v1/jobs?state=none", None, 400, "out-of-range"),
-        ("GET", "/v1/jobs?other=1", None, 400, "out-of-range"),
+        ("GET", "/v1/jobs?state=none", None, 400, "unknown-value"),
+        ("GET", "/v1/jobs?other=1", None, 400, "unknown-field"),
         ("GET", "/v1/jobs?after=none", None, 404, "unknown-name"),
-        ("GET", "/v1/view?other=1", None, 400, "out-of-range"),
+        ("GET", "/v1/view?other=1", None, 400, "unknown-field"),
         ("GET", "/v1/jobs/none", None, 404, "unknown-name"),
         ("GET", "/v1/jobs/none/explanation", None, 404, "unknown-name"),
         ("GET", "/v1/none", None, 404, "unknown-name"),
@@ -143,6 +143,19 @@ def test_a_wrong_request_is_refused(
         assert found.service.board.jobs == {}
         if status == 429:
             assert response.headers["Retry-After"] == "1"
+
+
+def test_a_wrong_parameter_is_named_with_the_values_that_it_may_have(tmp_path: Path) -> None:
+    with served(tmp_path) as found:
+        for query, path, told in (
+            ("jobs?state=wating", "state", "must be running, waiting or held"),
+            ("jobs?limit=many", "limit", "must be an integer from 1 to 1000"),
+            ("jobs?stat=held", "stat", "is not known here; known are: state, limit, after"),
+            ("changes?timeout_s=-1", "timeout_s", "must be a number of seconds from 0 to 60"),
+            ("none", "", "there is no such path"),
+        ):
+            (problem,) = found.get(f"/v1/{query}", 404 if query == "none" else 400)["problems"]
+            assert (problem["path"], problem["message"]) == (path, told)
 
 
 def test_other_headers_that_are_wrong_are_refused(tmp_path: Path) -> None:
@@ -517,7 +530,10 @@ def test_roles_say_who_may_do_what(tmp_path: Path) -> None:
         assert status("read", "POST", "/v1/events", submit("a")) == 403
         assert status("submit", "POST", "/v1/events", submit("a")) == 200
         assert status("submit", "POST", "/v1/events", {"event": "server_lost", "server": "s0"}) == 403
-        assert status("other", "POST", "/v1/events", {"event": "cancel", "job": "a"}) == 403
+        other = {"Authorization": f"Bearer {TOKENS['other']}"}
+        response = found.client.post("/v1/events", json={"event": "cancel", "job": "a"}, headers=other)
+        (problem,) = response.json()["problems"]
+        assert (response.status_code, problem["code"], problem["path"]) == (403, "not-allowed", "$")
         assert status("submit", "POST", "/v1/events", {"event": "finish", "job": "a"}) == 403
         assert status("operate", "POST", "/v1/events", {"event": "server_lost", "server": "s0"}) == 200
         running = {"event": "running", "job": submit("a")["job"], "gpus": [f"s1/{k}" for k in range(4)]}
@@ -552,6 +568,21 @@ def test_a_wrong_file_of_tokens_is_refused_without_telling_them(text: str, code:
     assert caught.value.problems[0].code == code and "0123456789" not in str(caught.value)
 
 
+def test_what_is_wrong_with_a_token_is_told_by_its_fields(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_text(
+        '{"name": "a", "role": "all", "token": "too short", "until": 1}\nread\n{"token": "0123456789abcdef"}\n'
+    )
+    with pytest.raises(InvalidInputError) as caught:
+        read_tokens(path)
+    assert [problem.message for problem in caught.value.problems] == [
+        "'until' is not known here; known are: name, role, token, sha256; "
+        "'role' must be read, submit or operate; 'token' must be at least 16 characters long",
+        "is no object of JSON with 'token', 'name' and 'role'",
+        "'name' is missing; 'role' is missing",
+    ]
+
+
 def test_the_document_describes_every_path_and_answer(tmp_path: Path) -> None:
     from jsonschema import Draft202012Validator
 
@@ -575,6 +606,10 @@ def test_the_document_describes_every_path_and_answer(tmp_path: Path) -> None:
         assert event.is_valid({**submit("a", after=["b"]), "time_us": 2**60})
         wrong = submit("a", 0), submit(""), submit("a", none=1), {"event": "submit", "job": {}}
         assert not any(map(event.is_valid, (*wrong, {"event": "held", "job": ""}, {"event": "held", "job": LONG * 4})))
+        server = {"name": "s9", "gpu_type": "v", "gpus": 4, "gpu_memory": 1, "fabric_bandwidth": 1}
+        assert event.is_valid({"event": "server_added", "server": server})
+        assert not event.is_valid({"event": "server_added", "server": {**server, "gpus": None}})
+        found.post({"event": "server_added", "server": server})
         refused = {"$ref": "#/components/schemas/Refused", "components": tree["components"]}
         Draft202012Validator(refused).validate(found.get("/v1/jobs/none", 404))
 

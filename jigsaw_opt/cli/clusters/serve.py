@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from jigsaw_opt.serving.service import Service
     from jigsaw_opt.serving.tokens import Tokens
 
-EXAMPLE = "jigsaw serve 16x8:a100 --policy backfill --database cluster.db"
+EXAMPLE = "jigsaw serve 16x8:a100 --database cluster.db"
 ARGUMENTS: Arguments = {
     "[cluster] SERVERSxGPUS:TYPE|FILE|NAME": "as in 16x4:v100, or the cluster and the models of an instance; --demo"
     " needs none",
-    "--policy NAME[:OPTION=VALUE...] = jigsaw": "who decides, as in fifo or las:placement=packed",
+    "--policy NAME[:OPTION=VALUE...]": "who decides, as in backfill (default: jigsaw with an instance, or else fifo)",
     **setting_arguments("performance", "speeds", "round", "restart"),
     "--seed N = 0": "seed of draws",
     "--moves-per-hour N": "most jobs that run which the policy stops or moves in any hour (default: no limit)",
@@ -36,7 +36,7 @@ ARGUMENTS: Arguments = {
     "--port N = 8440": "port; 0: one that is free, which is told",
     "--tokens FILE": "who may do what: an object of token, name and role (read, submit, operate) a line",
     "--shadow": "only tell what it would do; what runs changes by reports alone",
-    "--demo": "play a bundled trace, 120 times as fast as time goes, and keep nothing: open the page that it names",
+    "--demo": "play a bundled trace, 120 times as fast as time goes: open the page; without --database nothing is kept",
     "--step-budget SECONDS = 0.1": "how long events wait for the policy",
 }
 _PATIENCE_S = 5  # how long open connections may go on after the end was asked for
@@ -66,9 +66,9 @@ def run(arguments: argparse.Namespace) -> int:
         models = demo.models_for(cluster)
     times = {"round_us": arguments.round_s, "restart_us": arguments.restart_s}
     given: dict[str, Any] = {name: round(value * 1_000_000) for name, value in times.items() if value is not None}
-    given |= {name: getattr(arguments, name) for name in ("policy", "seed", "moves_per_hour", "fall_back")}
+    given |= {name: getattr(arguments, name) for name in ("seed", "moves_per_hour", "fall_back")}
     given |= {name: getattr(arguments, name) or "" for name in ("performance", "speeds")}
-    given = recorded(cluster, models, **given)
+    given = recorded(cluster, models, policy=arguments.policy or ("fifo" if models is None else "jigsaw"), **given)
     checked = scheduler_of(given)  # what is wrong with the arguments is told before a file is made
     trace = demo.jobs_for(checked) if arguments.demo else ()
     with TemporaryDirectory() if arguments.demo else nullcontext(".") as folder:

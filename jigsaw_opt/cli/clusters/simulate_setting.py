@@ -14,7 +14,7 @@ SETTING: Arguments = {
     "--cluster SERVERSxGPUS:TYPE|FILE|NAME !": "as in 16x4:v100 or 6x4:aws+3x8:rtx, or the cluster and the models of"
     " an instance",
     "--performance KIND[:SOURCE]": "how fast jobs run: epochs, goodput, profiled, seconds, stages or table, as in"
-    " profiled:instance.json or epochs:FOLDER (default: profiled where --cluster is an instance, or else seconds: an"
+    " profiled:instance.json or epochs:FOLDER (default: profiled where the cluster is an instance, or else seconds: an"
     " iteration a second)",
     "--contention KIND": "how jobs share links: exclusive (planned, none), fair, or degraded:LOSS (default: exclusive)",
     "--round SECONDS": {"help": "seconds between decisions; 0: at once (default: 60)", "dest": "round_s"},
