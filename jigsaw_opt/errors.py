@@ -49,7 +49,7 @@ _GIVERS = {
     "Instance": "instances.load(NAME) and load_instance(PATH) give one",
     "Plan": "load_plan(PATH) and the plan of a Result are one",
     "Fix": "as in Fix(before_us=1000)",
-    "Cluster": "an Instance has one",
+    "Cluster": "an Instance has one, and `cluster_in_words` of jigsaw_opt.simulation.inputs.cluster_files reads a text",
     "ReplayRequest": "as in ReplayRequest(instance, plan)",
 }
 """What to call or to write for an argument, by the name of its type."""

@@ -80,7 +80,7 @@ for name in jigsaw_opt._NEED_TORCH:
         ("placements_of", (None,), "plan is a Plan, not None; load_plan(PATH)"),
         ("simulate", ("day", None, "fifo"), "cluster is text, a Cluster or an Instance, not None"),
         ("Session", ("pair", "p.json"), "plan is a Plan, not 'p.json'; load_plan(PATH)"),
-        ("LiveScheduler", ("2x4",), "cluster is a Cluster, not '2x4'; an Instance has one"),
+        ("LiveScheduler", ("2x4",), "cluster is a Cluster, not '2x4'; an Instance has one, and `cluster_in_words`"),
         ("partition", ("x.json", 4, [1, "a"]), "graph is a LayerGraph, not 'x.json'; `read_layers` of jigsaw_opt.docu"),
         ("fill", ("pair", "job0", {}), "foreground is a list of texts, not 'job0'\n  options is an Options"),
         ("explain", ("pair", "plan", "x"), "the plan has no job 'x'; there are"),

@@ -26,7 +26,7 @@ from jigsaw_opt.scheduling import (
     StartFailed,
 )
 from jigsaw_opt.scheduling.live.limits import moved, staying
-from tests.refusals import misuse
+from tests.refusals import carries, misuse
 from tests.scheduling.live_cases import MODELS, SECOND, in_json, made, runs, star
 
 HOUR = 3600 * SECOND
@@ -268,13 +268,18 @@ def test_a_state_goes_on_under_another_policy_and_other_times_and_on_more_server
     live = filled(low("a"), low("b"), low("c"))
     state, before = in_json(live.state()), runs(live)
     again = LiveScheduler(star("v", "v", "v"), "las", models=MODELS, round_us=0, restart_us=7, moves_per_hour=3)
-    assert again.restore(state) == ("the arguments are others", "policy 'las' begins anew")
+    which = "cluster, moves_per_hour, policy, restart_us"
+    told = again.restore(state)
+    assert told[1:] == ("policy 'las' begins anew",) and told[0].startswith("the arguments are others: ")
+    assert carries(told[0], *which.split(", ")) and "seed" not in told[0] and "round_us" not in told[0]
     assert runs(again) == before
     change = again.step(1)
     assert [start.to.job for start in change.starts] == ["c"] and not change.failure
     assert not change.stops and not change.moves
     same = LiveScheduler(star("v", "v"), "priority", models=MODELS, round_us=0, restart_us=7)
-    assert same.restore(state) == ("the arguments are others",) and same.state()["policy"] == state["policy"]
+    assert (
+        same.restore(state) == ("the arguments are others: restart_us",) and same.state()["policy"] == state["policy"]
+    )
 
 
 def test_jobs_wait_whose_gpus_are_gone_and_others_stay_by_the_names_of_their_gpus() -> None:

@@ -109,7 +109,7 @@ def test_a_held_job_is_not_started_until_it_is_released() -> None:
     assert told(live, 2) == ([], ["c"])
     explained = live.explain("b")
     assert explained.kind == "hold" and "It starts if it is released." in explained.reason
-    with misuse("contradiction job", naming=["kept from the policy"]):
+    with misuse("contradiction job", naming=["on hold until it is released"]):
         live.when("b")
     assert live.handle(JobReleased(3, "b")) == () and live.handle(JobReleased(3, "b")) == ("job 'b' is not held",)
     assert told(live, 3) == ([], ["b"])
@@ -297,7 +297,7 @@ def test_only_so_many_tasks_of_an_array_are_there_as_its_limit_says() -> None:
     assert starts(live, JobRequeued(1, "a0")) == ["a0"]  # it keeps its place
     assert starts(live, JobHeld(2, "a2"), JobFinished(2, "a0")) == ["a3"]
     assert starts(live, JobReleased(3, "a2")) == []
-    assert live.explain("a2").kind == "gpus" and "It starts once job a1 ends" in live.explain("a2").reason
+    assert live.explain("a2").kind == "array" and "It starts once job a1 ends" in live.explain("a2").reason
     assert starts(live, JobFinished(4, "a3")) == ["a2"]
 
 

@@ -121,8 +121,10 @@ class LiveScheduler:
         given: Plain = {"seed": seed, "round_us": round_us, "restart_us": restart_us}
         given |= {"moves_per_hour": moves_per_hour, "fall_back": fall_back}
         setting = PolicySetting(cluster, performance(cluster), round_us, restart_us, seed)
-        figures = (cluster, setting.performance.name, setting.performance.figures, given)
-        self._inputs = hashlib.sha256(repr((figures, self._policy.name, self._options)).encode()).hexdigest()
+        given |= {"cluster": cluster, "performance": (setting.performance.name, setting.performance.figures)}
+        given["policy"] = self._policy.name, self._options
+        digests = {name: hashlib.sha256(repr(value).encode()).hexdigest() for name, value in given.items()}
+        self._inputs = " ".join(f"{name}:{digest[:16]}" for name, digest in sorted(digests.items()))
         self._lock = threading.Lock()
         self._state = ClusterState(setting, getattr(self._policy, "shares_gpus", True))
         if fall_back:
@@ -319,7 +321,11 @@ class LiveScheduler:
             if lost is None:
                 self._asked.restore(state["policy"], self._state.observation(), "$.policy")
                 return ()
-            return ("the arguments are others", *lost, *self._begin_with(state))
+            kept = state["inputs"].split()
+            # States of before hold one digest, which tells no names.
+            names = [one.partition(":")[0] for one in self._inputs.split() if kept[1:] and one not in kept]
+            which = f": {named(names)}" if names else ""
+            return (f"the arguments are others{which}", *lost, *self._begin_with(state))
 
     def _begin_with(self, state: Plain) -> Sequence[str]:
         """Have the chosen policy begin on a state of a scheduler with other arguments; what of it is lost."""

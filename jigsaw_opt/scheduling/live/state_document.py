@@ -1,7 +1,7 @@
 """The state of a live scheduler as a document of plain values, ``jigsaw-live/3``.
 
-What follows from the arguments of the scheduler is not in it but for the servers and links that were added; a digest
-tells a state of other arguments. Nothing in it is trusted.
+What follows from the arguments of the scheduler is not in it but for the servers and links that were added; digests
+tell which arguments were others. Nothing in it is trusted.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def check_step(entry: Plain) -> None:
 def encode_state(state: ClusterState, inputs: str, chosen: Plain, memory: Plain) -> Plain:
     """Return a state as values of JSON.
 
-    `inputs`: digest of the arguments of the scheduler. `chosen`: name and options of its policy.
+    `inputs`: a digest of each argument of the scheduler. `chosen`: name and options of its policy.
     """
     cluster = state.setting.cluster
     return {
