@@ -6,6 +6,7 @@ with the entries that they follow from.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import sqlite3
@@ -18,6 +19,7 @@ from uuid import uuid4
 
 from jigsaw_opt.errors import JigsawError, UsageError, wrong_input
 
+_log = logging.getLogger(__name__)
 _APPLICATION = 0x4A696773  # marks the file as one of a service
 _VERSION = 3
 _DAY_US, _MOST_USAGE = 86_400_000_000, 1440
@@ -77,18 +79,22 @@ class JournalStore:
     def take_lease(self, sleep: Callable[[float], object] = time.sleep) -> None:
         """Become the only one who writes; wait until the lease of one who is gone has run out.
 
-        A service that renews its lease meanwhile is named in a `UsageError`.
+        One that is not renewed for as long as leases last has run out whatever the clock says, which may have been set
+        back. A service that renews its lease meanwhile is named in a `UsageError`.
         """
-        first: tuple[str, int] | None = None
+        first, until_s = None, 0.0
         while True:
             with self._transaction() as db:
                 found = db.execute("SELECT owner, until_us FROM lease").fetchone()
-                if found is None or found[1] <= _now_us():
+                is_old = found is not None and found == first and time.monotonic() >= until_s
+                if found is None or found[1] <= _now_us() or is_old:
                     until_us = _now_us() + self._lease_us
                     db.execute("INSERT OR REPLACE INTO lease VALUES (1, ?, ?)", (self._owner, until_us))
                     return
-            first = first or found
-            if found != first:
+            if first is None:
+                first, until_s = found, time.monotonic() + self._lease_us / 1_000_000
+                _log.warning("%s is held by %s: waiting whether that still writes", self.path, found[0])
+            elif found != first:
                 told = f"another service writes to {self.path}: {found[0]}; end it, or give another file"
                 raise UsageError(told, code="not-allowed", path="database")
             sleep(0.2)

@@ -49,16 +49,17 @@ class ServiceLimits:
     """How much a service takes, and for how long it waits.
 
     `body_bytes, events`: longest body, and most events in it. `waiting`: most requests that wait to be taken in.
-    `polls`: most connections that wait for changes. `body_s, request_s`: seconds in which a body must come, and that a
-    request may take beside what it asks to wait for changes. `lease_s`: seconds after which the file of a service that
-    is gone may be taken. `snapshot_entries`: entries of the journal after which a snapshot takes their place.
-    `kept_entries`: so many numbers back changes and stories are kept.
+    `polls, connections`: most connections that wait for changes, and most of all. `body_s, request_s`: seconds in which
+    a body must come, and that a request may take beside what it asks to wait for changes. `lease_s`: seconds after
+    which the file of a service that is gone may be taken. `snapshot_entries`: entries of the journal after which a
+    snapshot takes their place. `kept_entries`: so many numbers back changes and stories are kept.
     """
 
     body_bytes: int = 4 * 2**20
     events: int = 1000
     waiting: int = 1000
     polls: int = 500
+    connections: int = 1000
     body_s: float = 10.0
     request_s: float = 30.0
     lease_s: float = 5.0

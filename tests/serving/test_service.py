@@ -7,8 +7,10 @@ import json
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from hashlib import sha256
 from pathlib import Path
+from socket import create_connection, create_server
 from typing import Any
 from urllib.parse import quote
 
@@ -24,7 +26,8 @@ from tests.serving.services import START_US, HandClock, Served, copied, served, 
 
 from jigsaw_opt.serving.application import ServedPaths  # isort: skip
 from jigsaw_opt.serving.board import ClusterBoard  # isort: skip
-from jigsaw_opt.serving.journal_store import JournalStore, StoreError  # isort: skip
+from jigsaw_opt.serving.connections import server_of  # isort: skip
+from jigsaw_opt.serving.journal_store import JournalStore, LeaseLostError, StoreError  # isort: skip
 from jigsaw_opt.serving.openapi import document  # isort: skip
 from jigsaw_opt.serving.tokens import Tokens, read_tokens  # isort: skip
 
@@ -397,6 +400,38 @@ def test_one_service_at_a_time_writes_to_a_file(tmp_path: Path) -> None:
         found.post(submit("b"), 503)
         assert found.get("/readyz", 503)["ok"] is False and found.get("/healthz")["ok"] is True
         assert all(b"submit" not in body for _, _, body in second.start()[1])
+
+
+def test_a_lease_that_nobody_renews_is_taken_whatever_the_clock_says(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = (JournalStore(tmp_path / "served.db", 0.3) for _ in range(2))
+    first.take_lease()
+    first._db.execute("UPDATE lease SET owner = 'gone', until_us = until_us + 3600000000")
+    second.take_lease()
+    assert caplog.messages == [f"{second.path} is held by gone: waiting whether that still writes"]
+    with pytest.raises(LeaseLostError), first.writing():
+        pass
+    second.close()
+
+
+def test_silent_connections_keep_nobody_out_and_are_closed(tmp_path: Path) -> None:
+    with served(tmp_path) as found, create_server(("127.0.0.1", 0)) as listening, ExitStack() as opened:
+        server = server_of(found.application.app, 3, 1)
+        thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+        thread.start()
+        address = listening.getsockname()
+        silent = [opened.enter_context(create_connection(address, 20)) for _ in range(12)]
+        silent[-1].sendall(b"GET /healthz HTTP/1.1\r\nHost: loc")
+        with create_connection(address, 20) as other:
+            other.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert other.recv(100).startswith(b"HTTP/1.1 200")
+        for one in silent:
+            with suppress(ConnectionResetError):
+                assert one.recv(100) == b""
+        server.should_exit = True
+        thread.join(20)
+        assert not thread.is_alive()
 
 
 def test_nothing_is_acknowledged_while_the_file_cannot_be_written(

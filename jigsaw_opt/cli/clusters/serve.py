@@ -39,7 +39,6 @@ ARGUMENTS: Arguments = {
     "--demo": "play a bundled trace, 120 times as fast as time goes: open the page; without --database nothing is kept",
     "--step-budget SECONDS = 0.1": "how long events wait for the policy",
 }
-_PATIENCE_S = 5  # how long open connections may go on after the end was asked for
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -91,9 +90,8 @@ def _require_tokens(host: str, tokens: Tokens | None) -> None:
 
 def _serve(service: Service, tokens: Tokens | None, host: str, port: int, trace: Sequence[TraceJob]) -> None:
     """Serve until the end, and play jobs of a trace, if there are any; what was taken in is saved in any case."""
-    import uvicorn
-
     from jigsaw_opt.serving.application import ServedPaths
+    from jigsaw_opt.serving.connections import server_of
     from jigsaw_opt.serving.demo import AHEAD_US, TracePlayer
     from jigsaw_opt.system.interrupts import on_interrupt
 
@@ -104,11 +102,10 @@ def _serve(service: Service, tokens: Tokens | None, host: str, port: int, trace:
         application.end()
 
     application = ServedPaths(service, tokens)
-    options: dict[str, Any] = {"log_config": None, "access_log": False, "server_header": False, "ws": "none"}
-    server = uvicorn.Server(uvicorn.Config(application.app, timeout_graceful_shutdown=_PATIENCE_S, **options))
+    server = server_of(application.app, service.limits.connections)
     server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]  # signals are the program's
     service.on_end = end
-    with create_server((host, port), family=AF_INET6 if ":" in host else AF_INET, backlog=512) as listening:
+    with create_server((host, port), family=AF_INET6 if ":" in host else AF_INET) as listening:
         service.start()
         port = listening.getsockname()[1]
         note(f"listening on {host}, port {port}" + f"; open http://{host}:{port}/" * bool(trace))
