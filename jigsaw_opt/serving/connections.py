@@ -31,7 +31,8 @@ class Connection(H11Protocol):
         super().connection_made(transport)
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
         if len(self.connections) > self._most:
-            timers = {one: timer for one in self.connections if (timer := one.timeout_keep_alive_task) is not None}
+            own = [one for one in self.connections if isinstance(one, Connection)]
+            timers = {one: timer for one in own if (timer := one.timeout_keep_alive_task) is not None}
             silent = min(timers, key=lambda one: timers[one].when())
             silent._unset_keepalive_if_required()
             silent.transport.abort()
