@@ -9,9 +9,14 @@ import pytest
 
 from jigsaw_opt import LiveScheduler
 from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.scheduling.live.events import ClusterEvent
+from jigsaw_opt.serving.slurm import commands
+from jigsaw_opt.serving.slurm.belief import Belief
 from jigsaw_opt.serving.slurm.client import ClientSetting, SlurmClient
+from jigsaw_opt.serving.slurm.cluster import SlurmCluster
 from jigsaw_opt.serving.slurm.commands import Command
 from jigsaw_opt.serving.slurm.log import ClientLog, read_log
+from jigsaw_opt.serving.slurm.reading import read_jobs, read_nodes
 from jigsaw_opt.serving.slurm.scheduler import LocalScheduler
 from tests.serving.pretended_slurm import SECOND_US, PretendedSlurm, random_day
 
@@ -323,3 +328,40 @@ def test_a_shadow_of_a_day_is_never_wrong_about_what_runs(tmp_path: Path) -> Non
     assert set(told) >= {one for one in really if one[1] < slurm.now_s - 5}
     refused = [e["text"] for e in read_log(tmp_path / "log") if "refused" in str(e.get("text"))]
     assert refused == []
+
+
+class EagerScheduler(LocalScheduler):
+    """A scheduler that decides as soon as it has taken something in, as a service may."""
+
+    def handle(self, *events: ClusterEvent) -> None:
+        """Take the events in, and decide."""
+        super().handle(*events)
+        self.step(events[0].time_us)
+
+
+def test_nothing_is_decided_between_events_that_belong_together(tmp_path: Path) -> None:
+    slurm = PretendedSlurm(2, 4)
+    for _ in range(3):
+        slurm.submit(4, 500, held=False)
+    with ClientLog(tmp_path / "log") as log:
+        cluster = SlurmCluster(read_nodes(slurm(commands.NODES)))
+        live = LiveScheduler(cluster.cluster, POLICY, round_us=0, restart_us=0)
+        belief = Belief(cluster, EagerScheduler(live, False), log)
+        first, second, third = read_jobs(slurm(commands.JOBS), slurm.clock())
+        gpus = [tuple(f"{node}/{k}" for k in range(4)) for node in ("n0", "n1")]
+        belief.put(first, gpus[0], 0)
+        belief.put(second, gpus[1], 0)
+        assert belief.submit(third)
+        with belief.together():
+            for job in (first, second):
+                belief.take_off(job.name)
+            belief.put(first, gpus[1], 0)
+            belief.put(second, gpus[0], 0)
+        assert belief.at == {"1": gpus[1], "2": gpus[0], "3": ()}
+        # Where one event of a list is refused, the others count.
+        with belief.together():
+            belief.hold("3", True)
+            belief.put(third, gpus[0], 0)
+        assert belief.at == {"1": gpus[1], "2": gpus[0], "3": ()}
+    (told,) = (e["text"] for e in read_log(tmp_path / "log") if "refused" in str(e.get("text")))
+    assert told.startswith("JobRunning is refused: ")

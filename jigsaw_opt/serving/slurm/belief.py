@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.scheduling import JobFinished, JobHeld, JobReleased, JobRequeued, JobRunning, JobSubmitted, StartFailed
 from jigsaw_opt.scheduling.live.events import ClusterEvent
@@ -26,6 +29,8 @@ class Belief:
         self._unsure = set(self.at)
         """Jobs that the scheduler knew before, of which it is to be told once whether they are on hold."""
         self._said: dict[str, str] = {}
+        self._kept: list[tuple[str, ClusterEvent]] | None = None
+        """Events of a block that are handed over together at its end; None outside of one."""
 
     def taken(self, but: str) -> set[str]:
         """Return the GPUs of all jobs but one."""
@@ -36,20 +41,41 @@ class Belief:
         return self.cluster.nodes_of(self.at.get(job.name, ())) == self.cluster.where(job)
 
     def submit(self, job: SlurmJob) -> bool:
-        """Tell of a job that waits."""
-        taken = self.tell(job.name, JobSubmitted(self.now_us, self.cluster.trace_job(job), job.partition))
+        """Tell of a job that waits, and in the same list that it may not be started yet, if that is so."""
+        events: list[ClusterEvent] = [JobSubmitted(self.now_us, self.cluster.trace_job(job), job.partition)]
+        if not job.ready:
+            events.append(JobHeld(self.now_us, job.name))
+        taken = self.tell(job.name, *events)
         if taken:
             self.at[job.name] = ()
+            self._on_hold |= set() if job.ready else {job.name}
         return taken
 
-    def put(self, job: SlurmJob, gpus: tuple[str, ...], start_us: int) -> bool:
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Hand the events of a block over as one list, so that nothing is decided between them.
+
+        If the list is refused, each event is handed over alone, and those count that are taken.
+        """
+        known, self._kept = set(self.at), []
+        yield
+        kept, self._kept = self._kept, None
+        try:
+            if kept:
+                self._scheduler.handle(*(event for _, event in kept))
+        except UsageError:
+            for job, event in kept:
+                if not self.tell(job, event) and isinstance(event, JobRunning):
+                    self.at.pop(job, None)
+                    if job in known:
+                        self.at[job] = ()
+
+    def put(self, job: SlurmJob, gpus: tuple[str, ...], start_us: int) -> None:
         """Tell that a job has these GPUs."""
         self.take_off(job.name)
         event = JobRunning(self.now_us, self.cluster.trace_job(job), gpus, start_us, queue=job.partition)
-        taken = self.tell(job.name, event)
-        if taken:
+        if self.tell(job.name, event):
             self.at[job.name] = gpus
-        return taken
 
     def take_off(self, job: str, why: str = "") -> None:
         """Tell that a job waits again if it is believed to run; `why`: where its start failed."""
@@ -70,12 +96,15 @@ class Belief:
             self._on_hold.discard(job)
             self.tell(job, JobFinished(self.now_us, job))
 
-    def tell(self, subject: str, event: ClusterEvent) -> bool:
-        """Hand an event over; return whether the scheduler takes it."""
+    def tell(self, subject: str, *events: ClusterEvent) -> bool:
+        """Hand events over as one list, or keep them for the end of a block; return whether the scheduler takes it."""
+        if self._kept is not None:
+            self._kept += ((subject, event) for event in events)
+            return True
         try:
-            self._scheduler.handle(event)
+            self._scheduler.handle(*events)
         except UsageError as error:
-            self.say(subject, f"{type(event).__name__} is refused: {error}")
+            self.say(subject, f"{type(events[0]).__name__} is refused: {error}")
             return False
         return True
 

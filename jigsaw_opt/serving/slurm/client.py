@@ -180,10 +180,11 @@ class SlurmClient:
             elif job.state == "runs" and not self._is_leaving(job):
                 self._note_running(job, before.get(job.name))
                 misplaced += [] if belief.is_as(job) else [job]
-        for job in misplaced:
-            belief.take_off(job.name)
-        for job in misplaced:
-            self._adopt(job, left)
+        with belief.together():
+            for job in misplaced:
+                belief.take_off(job.name)
+            for job in misplaced:
+                self._adopt(job, left)
         belief.say("left out", "; ".join(f"{why}: {count}" for why, count in sorted(left.items())) or "nothing")
 
     def _gone(self, jobs: Sequence[SlurmJob]) -> list[SlurmJob]:
@@ -342,7 +343,11 @@ class SlurmClient:
             # Told as no failed start: the scheduler would put the job aside after three, and it fits once others end.
             belief.say(name, f"it waits: no {job.least_nodes} nodes have the GPUs that it asks of each")
             belief.take_off(name)
-        elif found == gpus or belief.put(job, found, belief.now_us):
+            return
+        if found != gpus:
+            with belief.together():
+                belief.put(job, found, belief.now_us)
+        if belief.at.get(name) == found:
             self._released.add(name)
             nodes = sorted(self._cluster.nodes_of(found))
             told = self._call(commands.place(name, nodes)) or self._call(commands.release(name))
@@ -360,8 +365,9 @@ class SlurmClient:
                 self._requeued[name] = belief.now_us
                 return
         belief.say(name, "it is not stopped, and runs on")
-        belief.take_off(name)
-        self._adopt(job, Counter())
+        with belief.together():
+            belief.take_off(name)
+            self._adopt(job, Counter())
 
     def _runs_now(self, job: str) -> bool:
         """Ask anew whether a job runs, for Slurm would run one again that has just ended."""

@@ -39,8 +39,8 @@ class Scheduler(Protocol):
     def known(self) -> KnownState:
         """Return what it knows before the client tells it anything."""
 
-    def handle(self, event: ClusterEvent) -> object:
-        """Take an event in; raises `UsageError` where it cannot be."""
+    def handle(self, *events: ClusterEvent) -> None:
+        """Take all of these events in; raises `UsageError`, and takes none in, where one cannot be."""
 
     def step(self, now_us: int) -> Sequence[PlanChange]:
         """Return what changes, or what would change, in the order in which it was decided."""
@@ -66,9 +66,11 @@ class LocalScheduler:
         """Return what it knows: it begins with the client, so nothing."""
         return KnownState({}, {})
 
-    def handle(self, event: ClusterEvent) -> object:
-        """Take an event in; raises `UsageError` where it cannot be."""
-        return self._live.handle(event)
+    def handle(self, *events: ClusterEvent) -> None:
+        """Take all of these events in; raises `UsageError`, and takes none in, where one cannot be."""
+        for live in (self._live.copy(), self._live) if len(events) > 1 else (self._live,):
+            for event in events:
+                live.handle(event)
 
     def step(self, now_us: int) -> Sequence[PlanChange]:
         """Return what changes now, or what would change."""
@@ -102,11 +104,11 @@ class ServedScheduler:
         """Return who has which GPUs there; raises `UsageError` where the service is for other nodes, or acts not so."""
         return self._ask("/v1/view", self._known)
 
-    def handle(self, event: ClusterEvent) -> object:
-        """Take an event in; raises `UsageError` where it cannot be. The service gives it its time."""
+    def handle(self, *events: ClusterEvent) -> None:
+        """Take all of these events in, or none, with a `UsageError`. The service gives them their time."""
         self._has_told = True
-        tree = {key: value for key, value in encode_event(event).items() if key != "time_us"}
-        return self._ask("/v1/events", lambda answer: answer["without_effect"], tree)
+        trees = [{key: value for key, value in encode_event(event).items() if key != "time_us"} for event in events]
+        self._ask("/v1/events", lambda answer: answer["without_effect"], trees)
 
     def step(self, now_us: int) -> Sequence[PlanChange]:
         """Return what has changed; after events it waits a moment for what is decided on them."""
@@ -154,7 +156,7 @@ class ServedScheduler:
                 tree = json.loads(answer.read())
             if answer.status != 200:
                 words = "; ".join(problem["message"] for problem in tree["problems"])
-                raise UsageError(words) if answer.status == 422 else ServiceError(f"{answer.status}: {words}")
+                raise UsageError(words) if answer.status in (413, 422) else ServiceError(f"{answer.status}: {words}")
             return read(tree)
         except (OSError, HTTPException, ValueError, LookupError, TypeError) as error:
             raise ServiceError(str(error) or type(error).__name__) from None
