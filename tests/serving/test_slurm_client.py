@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from jigsaw_opt.serving.slurm import commands
 from jigsaw_opt.serving.slurm.belief import Belief
 from jigsaw_opt.serving.slurm.client import ClientSetting, SlurmClient
 from jigsaw_opt.serving.slurm.cluster import SlurmCluster
-from jigsaw_opt.serving.slurm.commands import Command
+from jigsaw_opt.serving.slurm.commands import Command, Runner
 from jigsaw_opt.serving.slurm.log import ClientLog, read_log
 from jigsaw_opt.serving.slurm.reading import read_jobs, read_nodes
 from jigsaw_opt.serving.slurm.scheduler import LocalScheduler
@@ -34,11 +35,17 @@ class KilledError(BaseException):
     """The client is killed."""
 
 
-def client_of(slurm: PretendedSlurm, log: ClientLog, setting: ClientSetting = ACT, policy: str = POLICY) -> SlurmClient:
+def client_of(
+    slurm: PretendedSlurm,
+    log: ClientLog,
+    setting: ClientSetting = ACT,
+    policy: str = POLICY,
+    run: Runner | None = None,
+) -> SlurmClient:
     def connect(cluster: Cluster) -> LocalScheduler:
         return LocalScheduler(LiveScheduler(cluster, policy, round_us=0, restart_us=0), not setting.act, 1)
 
-    return SlurmClient(slurm, log, connect, setting, slurm.clock)
+    return SlurmClient(run or slurm, log, connect, setting, slurm.clock)
 
 
 def kinds(path: Path) -> list[str]:
@@ -365,3 +372,65 @@ def test_nothing_is_decided_between_events_that_belong_together(tmp_path: Path) 
         assert belief.at == {"1": gpus[1], "2": gpus[0], "3": ()}
     (told,) = (e["text"] for e in read_log(tmp_path / "log") if "refused" in str(e.get("text")))
     assert told.startswith("JobRunning is refused: ")
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({"name": "c0", "state": "idle", "gres": "gpu:0"}, ""),
+        ({"name": "c0", "state": "idle", "gres": "gpumem:40"}, ""),
+        ({"name": "n_", "state": "idle", "gres": "gpu:4"}, "n_: 'n_' is no name of a node"),
+        ({"name": "c0", "state": "idle", "gres": "gpu:a|b:2"}, "c0: "),
+        ({"state": "idle"}, "a row: cannot be read (KeyError)"),
+    ],
+)
+def test_a_node_that_is_strange_keeps_no_job_from_starting(tmp_path: Path, row: dict[str, str], told: str) -> None:
+    slurm = PretendedSlurm(2, 4)
+
+    def call(command: Command) -> str:
+        if command[:2] == ("scontrol", "release"):
+            # Slurm takes longer than two looks to start a job.
+            slurm.jobs[int(command[2])].may_begin_s = slurm.now_s + 25
+        found = slurm(command)
+        return json.dumps({"nodes": [*json.loads(found)["nodes"], row]}) if command[0] == "sinfo" else found
+
+    jobs = [slurm.submit(2, 500) for _ in range(3)]
+    with ClientLog(tmp_path / "log") as log:
+        client = client_of(slurm, log, run=call)
+        for _ in range(6):
+            assert client.poll()
+            slurm.advance(10)
+    assert [len(job.started) for job in jobs] == [1, 1, 1]
+    assert kinds(tmp_path / "log").count("begin") == 1
+    assert kinds(tmp_path / "log").count("command") == 2 * len(jobs)
+    (said,) = (e["text"] for e in read_log(tmp_path / "log") if e.get("subject") == "slurm")
+    assert said.startswith(f"Slurm answers, but 1 nodes or jobs are left out: {told}" if told else "Slurm answers")
+    assert bool(told) == ("left out" in said)
+
+
+@pytest.mark.parametrize("wrong", [{"gres_detail": [5]}, {"submit_time": "9" * 5000}])
+def test_a_job_that_cannot_be_read_is_left_as_it_is(tmp_path: Path, wrong: dict[str, object]) -> None:
+    slurm, looks = PretendedSlurm(1, 4), 0
+
+    def call(command: Command) -> str:
+        nonlocal looks
+        found = slurm(command)
+        if command[0] != "squeue":
+            return found
+        looks += 1
+        rows = json.loads(found)["jobs"]
+        return json.dumps({"jobs": [rows[0] | (wrong if looks == 2 else {}), *rows[1:], *rows]})
+
+    first, second = slurm.submit(2, 25), slurm.submit(2, 25)
+    slurm.refuses = lambda command: command[:3] == ("scontrol", "release", "2")
+    with ClientLog(tmp_path / "log") as log:
+        client = client_of(slurm, log, run=call)
+        for _ in range(4):
+            assert client.poll()
+            slurm.advance(10)
+    ended = [(entry["job"], entry["state"]) for entry in read_log(tmp_path / "log") if entry["entry"] == "ended"]
+    assert ended[0] == ("1", "COMPLETED")
+    assert (len(first.started), len(second.started)) == (1, 0)
+    # Each row stands there twice, and a command is sent once.
+    failed = [entry["time_us"] for entry in read_log(tmp_path / "log") if entry["entry"] == "failed"]
+    assert failed.count(failed[0]) == 1

@@ -192,6 +192,7 @@ def test_gpus_of_resources(resources: str, gpus: int, types: tuple[str, ...]) ->
 
 def test_heterogeneous_jobs_and_shortened_arrays_are_left_to_slurm() -> None:
     assert changed("1", array_job_id=4, array_task_string="1-3,...").strange == "its number cannot be read"
+    assert changed("1", job_id=10**19).strange == "its number cannot be read"
     assert changed("1", het_job_id=4).strange == "it has several components"
 
 

@@ -35,6 +35,7 @@ _FEWEST_PAST = 20
 _MOST_PAST = 500
 _MOST_ASKED = 1000
 """So many jobs are asked of the accounting at once, as a command must not be too long."""
+_MOST_TOLD = 5
 _ALIVE_US = 30_000_000
 
 
@@ -106,7 +107,8 @@ class SlurmClient:
         self._belief.write("begin", **asdict(self._setting), nodes=self._gres, nodes_without_gpus=without)
 
     def _nodes(self) -> list[SlurmNode]:
-        return read_nodes(self._run(commands.NODES))
+        self._wrong_nodes: dict[str, str] = {}
+        return read_nodes(self._run(commands.NODES), self._wrong_nodes)
 
     def poll(self) -> bool:
         """Look once, tell the scheduler, and act or log; return whether Slurm and the scheduler answered."""
@@ -116,11 +118,14 @@ class SlurmClient:
             self._alive_us = belief.now_us
             belief.write("alive")
         try:
-            nodes, jobs = self._nodes(), read_jobs(self._run(commands.JOBS), belief.now_us)
+            self._wrong_jobs: dict[str, str] = {}
+            nodes, jobs = self._nodes(), read_jobs(self._run(commands.JOBS), belief.now_us, self._wrong_jobs)
         except SlurmError as error:
             belief.say("slurm", f"Slurm does not answer: {error}")
             return False
-        belief.say("slurm", "Slurm answers")
+        wrong = [f"{name}: {why}" for name, why in sorted((self._wrong_nodes | self._wrong_jobs).items())]
+        told = f", but {len(wrong)} nodes or jobs are left out: {'; '.join(wrong[:_MOST_TOLD])}" if wrong else ""
+        belief.say("slurm", f"Slurm answers{told}")
         belief.now_us = max(belief.now_us, self._clock())
         try:
             self._take_in(nodes, jobs)
@@ -133,7 +138,7 @@ class SlurmClient:
 
     def _take_in(self, nodes: Sequence[SlurmNode], jobs: Sequence[SlurmJob]) -> None:
         """Tell the scheduler what Slurm tells, and act or log."""
-        if self._is_stale or any("gpu" in one.gres and one.gres != self._gres.get(one.name) for one in nodes):
+        if self._is_stale or any(one.gres and one.gres != self._gres.get(one.name) for one in nodes):
             self._begin(nodes, self._belief.now_us)
         before, self._truth = self._truth, {job.name: job for job in jobs}
         self._watch(nodes)
@@ -142,7 +147,7 @@ class SlurmClient:
         for change in self._scheduler.step(self._belief.now_us):
             self._take(change)
         if self._setting.act:
-            for job in jobs:
+            for job in self._truth.values():
                 self._carry_out(job)
 
     # What Slurm tells ---------------------------------------------------------------------------------------
@@ -168,7 +173,8 @@ class SlurmClient:
     def _compare(self, before: Mapping[str, SlurmJob]) -> None:
         """Tell of every job that is otherwise than the scheduler believes."""
         belief, left = self._belief, Counter[str]()
-        gone = self._gone([job for name, job in self._open.items() if name not in self._truth])
+        known = {*self._truth, *self._wrong_jobs}  # of a job whose record cannot be read nobody says that it ended
+        gone = self._gone([job for name, job in self._open.items() if known.isdisjoint((name, name.partition("_")[0]))])
         for job in [*gone, *(one for one in self._truth.values() if one.state == "ended" and one.name in self._open)]:
             self._end(job)
         misplaced: list[SlurmJob] = []

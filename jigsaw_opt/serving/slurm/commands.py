@@ -50,7 +50,7 @@ def run_command(command: Command, seconds: float = 30.0) -> str:
 
 def place(job: str, nodes: Iterable[str]) -> Command:
     """Return the command that has a job run on these nodes, or where it will without any."""
-    named = ",".join(_checked(node, _NODE, "name of a node") for node in nodes)
+    named = ",".join(map(require_node, nodes))
     return ("scontrol", "update", f"jobid={_job(job)}", f"reqnodelist={named}")
 
 
@@ -78,6 +78,11 @@ def accounting(jobs: Iterable[str]) -> Command:
     """Return the command that prints how jobs ended, from the accounting."""
     columns = "--format=JobID,State,Start,End"
     return ("sacct", "--allocations", "--parsable2", "--noheader", columns, f"--jobs={','.join(map(_job, jobs))}")
+
+
+def require_node(text: str) -> str:
+    """Return the name of a node, and refuse everything that may not be sent as one."""
+    return _checked(text, _NODE, "name of a node")
 
 
 def _job(text: str) -> str:

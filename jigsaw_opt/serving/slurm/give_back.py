@@ -23,7 +23,8 @@ def give_back(run: Runner, path: Path, after_us: int, now_us: int) -> tuple[list
     if not begin["act"] or now_us - last_us < after_us:
         return None
     given, wrong, released = list[str](), list[str](), released_jobs(path)
-    for job in read_jobs(AnySlurm(run)(commands.JOBS), now_us):
+    unread: dict[str, str] = {}
+    for job in read_jobs(AnySlurm(run)(commands.JOBS), now_us, unread):
         own = job.name in released
         if job.state == "waits" and job.gpus and not job.strange and setting.takes(job) and (job.held or own):
             try:
@@ -34,4 +35,4 @@ def give_back(run: Runner, path: Path, after_us: int, now_us: int) -> tuple[list
                 given.append(job.name)
             except SlurmError as error:
                 wrong.append(f"{job.name}: {error}")
-    return given, wrong
+    return given, wrong + [f"{name}: {why}" for name, why in unread.items()]

@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeVar
 
 from jigsaw_opt.documents.readers.slurm.reading import ENDED_STATES, tasks_of
 from jigsaw_opt.documents.readers.slurm.records import nodes_of
-from jigsaw_opt.serving.slurm.commands import SlurmError
+from jigsaw_opt.errors import InvalidInputError, JigsawError
+from jigsaw_opt.serving.slurm.commands import SlurmError, require_node
+from jigsaw_opt.simulation.inputs.cluster_files import read_sinfo
+
+Read = TypeVar("Read")
 
 _GPUS = re.compile(
     r"(?:gres[:/])?gpu(?::(?P<type>(?![0-9]+(?:$|\())[^:=,()]+))?(?:[:=](?P<gpus>[0-9]{1,7}))?"
     r"(?:\(IDX:(?P<at>[0-9,-]+)\))?(?:\(.*\))?"
 )
 _BETWEEN = re.compile(r",(?![^(]*\))")
-_TASK = re.compile(r"(?P<array>[0-9]+)_(?P<task>[0-9]+)")
+_NUMBER = re.compile(r"(?:(?P<array>[0-9]{1,10})_)?[0-9]{1,10}")
+"""The number of a job or of a task that commands take."""
 _WAITS = frozenset(("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"))
 _OUT = ("DOWN", "FAIL", "ERROR", "UNKNOWN", "INVAL", "NOT_RESPONDING", "NO_RESPOND", "POWERED_DOWN", "POWERING_DOWN")
 _CLOSED = ("DRAIN", "MAINT", "RESERVED", "FUTURE", "PLANNED_DOWN", "REBOOT")
@@ -71,33 +77,69 @@ class SlurmJob:
 
 @dataclass(frozen=True, slots=True)
 class SlurmNode:
-    """A node: its generic resources, and whether it takes jobs: ``up``, ``closed`` to new ones, or ``down``."""
+    """A node: its generic resources, empty without GPUs, and whether it is ``up``, ``closed`` to jobs, or ``down``."""
 
     name: str
     gres: str
     state: str
 
 
-def read_jobs(text: str, now_us: int) -> list[SlurmJob]:
+def read_jobs(text: str, now_us: int, wrong: dict[str, str] | None = None) -> list[SlurmJob]:
     """Return the jobs that ``squeue --json`` prints, in order of submission.
 
-    `now_us`: the time, for jobs that are to begin later.
+    `now_us`: the time, for jobs that are to begin later. `wrong`: takes why jobs are left out, by number, without that
+    of the task.
     """
-    found = [job for row in _rows(text, "jobs") for job in _jobs_of(row, now_us)]
+    found = _read_each(_rows(text, "jobs"), lambda row: _jobs_of(row, now_us), {} if wrong is None else wrong)
     return sorted(found, key=lambda job: [int(number) for number in re.findall("[0-9]+", job.name)])
 
 
-def read_nodes(text: str) -> list[SlurmNode]:
-    """Return the nodes that ``sinfo --json`` prints: one a row, or in rows of nodes that are alike."""
-    found: dict[str, SlurmNode] = {}
-    for row in _rows(text, "nodes", "sinfo"):
-        alike = row.get("node", row)
-        words = f"{_text(alike, 'state')}+{_text(row, 'state_flags')}"
-        gres = row["gres"]["total"] if "node" in row else row.get("gres") or ""
-        for name in row["nodes"]["nodes"] if "node" in row else [row["name"]]:
-            for one in nodes_of(str(name)) or ():
-                found[one] = SlurmNode(one, str(gres), _node_state(words.upper().split("+")))
-    return list(found.values())
+def read_nodes(text: str, wrong: dict[str, str] | None = None) -> list[SlurmNode]:
+    """Return the nodes that ``sinfo --json`` prints: one a row, or in rows of nodes that are alike.
+
+    `wrong`: takes why nodes are left out, by name.
+    """
+    rows = _rows(text, "nodes", "sinfo")
+    found = _read_each(rows, _nodes_of, {} if wrong is None else wrong)
+    return list({node.name: node for node in found}.values())
+
+
+def _read_each(
+    rows: Iterable[dict[str, Any]], read: Callable[[dict[str, Any]], Iterable[Read]], wrong: dict[str, str]
+) -> list[Read]:
+    """Return what is read of each object; those that cannot be read are left out, and `wrong` takes why."""
+    found: list[Read] = []
+    for row in rows:
+        try:
+            found += read(row)
+        except (JigsawError, ValueError, LookupError, TypeError, AttributeError) as error:
+            given = [row.get(key) for key in ("array_job_id", "job_id", "name")]
+            numbers = [one.get("number") if isinstance(one, dict) else one for one in given]
+            why = str(error)[:200] if isinstance(error, JigsawError) else f"cannot be read ({type(error).__name__})"
+            wrong[str(next(filter(None, numbers), "a row"))[:80]] = why
+    return found
+
+
+def _nodes_of(row: dict[str, Any]) -> list[SlurmNode]:
+    """Return the nodes of a record; raise where their GPUs or a name cannot be read."""
+    alike = row.get("node", row)
+    words = f"{_text(alike, 'state')}+{_text(row, 'state_flags')}"
+    gres = str(row["gres"]["total"] if "node" in row else row.get("gres") or "")
+    told = gres if _has_gpus(gres) else ""
+    names = row["nodes"]["nodes"] if "node" in row else [row["name"]]
+    found = [one for name in names for one in nodes_of(str(name)) or (str(name),)]
+    return [SlurmNode(require_node(one), told, _node_state(words.upper().split("+"))) for one in found]
+
+
+@lru_cache(maxsize=1024)
+def _has_gpus(gres: str) -> bool:
+    """Return whether generic resources have GPUs; raise where they cannot be read."""
+    try:
+        return read_sinfo(f"node|{gres}\n", "sinfo").gpu_count > 0
+    except InvalidInputError as error:
+        if error.problems[0].code == "empty":
+            return False
+        raise
 
 
 def read_ended(text: str, jobs: Iterable[SlurmJob]) -> list[SlurmJob]:
@@ -119,7 +161,7 @@ def _rows(text: str, *keys: str) -> list[dict[str, Any]]:
     try:
         tree = json.loads(text)
         rows = tree[next((key for key in keys if key in tree), keys[0])]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise SlurmError(f"Slurm printed no JSON with {keys[0]!r}: {text[:80]!r}") from None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise SlurmError(f"{keys[0]!r} of Slurm's JSON is no list of objects")
@@ -161,8 +203,8 @@ def _jobs_of(row: Mapping[str, Any], now_us: int) -> Iterator[SlurmJob]:
         tasks = _text(row, "array_task_string")
         number = f"{array}_[{tasks}]" if tasks else f"{array}_{_number(row, 'array_task_id')}"
     for name in tasks_of(number):
-        task = _TASK.fullmatch(name)
-        strange = "" if task or name.isdecimal() else "its number cannot be read"
+        number_of = _NUMBER.fullmatch(name)
+        strange = "" if number_of else "its number cannot be read"
         yield SlurmJob(
             name,
             state,
@@ -185,7 +227,7 @@ def _jobs_of(row: Mapping[str, Any], now_us: int) -> Iterator[SlurmJob]:
             requeue=bool(row.get("requeue")),
             partition=_text(row, "partition"),
             comment=_text(row, "comment"),
-            array=task["array"] if task else None,
+            array=number_of["array"] if number_of else None,
             array_limit=_number(row, "array_max_tasks") or None,
             owner={key: _text(row, theirs) for key, theirs in _OWNER.items() if row.get(theirs)},
             strange="it has several components" if _number(row, "het_job_id") else strange,
