@@ -155,6 +155,7 @@ def test_the_command_watches_and_says_what_is_wrong(tmp_path: Path, monkeypatch:
     log = tmp_path / "log"
     monkeypatch.setenv("PATH", str(tmp_path))
     assert main(["slurm", "--once", "--log", str(log)]) == 1
+    assert not log.exists()
     for name, output in (("squeue", "squeue-22.05.json"), ("sinfo", "sinfo-22.05.json")):
         program = tmp_path / name
         program.write_text(f"#!/bin/sh\nexec /bin/cat {DATA / output}\n")
@@ -167,3 +168,27 @@ def test_the_command_watches_and_says_what_is_wrong(tmp_path: Path, monkeypatch:
     (tmp_path / "squeue").write_text("#!/bin/sh\necho 'Unable to contact slurm controller' >&2; exit 1\n")
     assert main(["slurm", "--once", "--log", str(log)]) == 1
     assert main(["slurm", "give-back", "--log", str(log)]) == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--preempt", "--once"],
+        ["--once", "--after", "5"],
+        ["--once", "--json"],
+        ["report", "--act"],
+        ["give-back", "--policy", "las"],
+    ],
+)
+def test_options_that_are_not_read_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    assert main(["slurm", *words, "--log", str(tmp_path / "log")]) == 2
+    assert "--" in capsys.readouterr().err
+    assert not (tmp_path / "log").exists()
+
+
+def test_an_empty_log_is_called_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "log").touch()
+    assert main(["slurm", "report", "--log", str(tmp_path / "log")]) == 3
+    assert "is empty: no client has written to it" in capsys.readouterr().err

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.cli.common.arguments import Arguments
 from jigsaw_opt.cli.common.output import ended, note, print_json, print_table
+from jigsaw_opt.errors import missing_option, not_together
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem.cluster import Cluster
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
 EXAMPLE = "jigsaw slurm --policy backfill:kind=conservative:reserve=servers:placement=consolidated --log slurm.jsonl"
 ARGUMENTS: Arguments = {
     "[what] watch|report|give-back": {
-        "help": "watch a Slurm cluster, report on a log day by day, or release the held jobs of a client that is dead",
+        "help": "watch a Slurm cluster (reads all options but --after and --json), report on a log day by day (--log,"
+        " --json), or release the held jobs of a client that is dead (--log, --after)",
         "default": "watch",
     },
     "[file] LOG": {"help": "the log, as with --log", "type": Path},
@@ -36,6 +39,13 @@ ARGUMENTS: Arguments = {
     "--after SECONDS = 600": "give-back: a client that wrote nothing for so long is dead",
     "--json": "report: print all figures as JSON",
 }
+_READ_BY: Mapping[str, Mapping[str, object]] = {
+    "watch": {"act": False, "url": None, "token_file": None, "policy": None, "partition": "", "comment": ""}
+    | {"preempt": False, "every": 10.0, "patience": 120.0, "once": False},
+    "give-back": {"after": 600.0},
+    "report": {"json": False},
+}
+"""The options that one action alone reads, with their defaults."""
 _US = 1_000_000
 _SHOWN = (
     *("day", "predictions", "median_error_s", "mean_error_s", "inside_interval", "started"),
@@ -47,6 +57,12 @@ _SHOWN = (
 def run(arguments: argparse.Namespace) -> int:
     """Watch until a signal comes, or do what was asked for."""
     arguments.log = arguments.file or arguments.log
+    if arguments.preempt and not arguments.act:
+        raise missing_option("preempt", "--preempt stops jobs, and nothing is stopped without --act")
+    for what, default in _READ_BY.items():
+        for name, value in default.items() if what != arguments.what else ():
+            if getattr(arguments, name) != value:
+                raise not_together(name, f"{arguments.what} does not read --{name.replace('_', '-')}: {what} does")
     if arguments.what == "report":
         return _report(arguments)
     return _give_back(arguments) if arguments.what == "give-back" else _watch(arguments)

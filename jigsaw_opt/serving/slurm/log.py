@@ -33,6 +33,7 @@ class ClientLog:
         self._file = -1
 
     def __enter__(self) -> ClientLog:
+        self._is_new = not self.path.exists()
         try:
             self._file = os.open(self.path, _OPEN_FLAGS, 0o640)
         except OSError as error:
@@ -46,6 +47,8 @@ class ClientLog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._is_new and not os.fstat(self._file).st_size:
+            self.path.unlink(missing_ok=True)  # the client never began
         os.close(self._file)
 
     def write(self, time_us: int, entry: str, **facts: object) -> None:
@@ -85,7 +88,8 @@ def read_begun(path: Path) -> tuple[Entry, list[Entry]]:
             begin, entries = entry, []
         entries.append(entry)
     if begin is None:
-        raise wrong_input(str(path), "says of no client that it began", code="empty")
+        told = "says of no client that it began" if entries else "is empty: no client has written to it"
+        raise wrong_input(str(path), told, code="empty")
     return begin, entries
 
 
