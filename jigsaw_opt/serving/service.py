@@ -57,7 +57,7 @@ class ServiceLimits:
 
     body_bytes: int = 4 * 2**20
     events: int = 1000
-    waiting: int = 1000
+    waiting: int = 400
     polls: int = 500
     connections: int = 1000
     body_s: float = 10.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import threading
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
@@ -95,6 +96,8 @@ def _serve(service: Service, tokens: Tokens | None, host: str, port: int, trace:
     from jigsaw_opt.serving.demo import AHEAD_US, TracePlayer
     from jigsaw_opt.system.interrupts import on_interrupt
 
+    # After each write to a file or a socket a thread waits this long for one that computes: 5 ms unless it is said.
+    sys.setswitchinterval(0.0005)
     over = threading.Event()
 
     def end() -> None:
