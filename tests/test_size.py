@@ -19,7 +19,7 @@ CODE = {
     "problem": (3_903, "what there is: clusters, models, jobs, plans, workloads and their exact costs"),
     "routing": (360, "routes round failures, and what they deliver"),
     "scheduling": (6_775, "policies and their placement, performance models, the live scheduler"),
-    "serving": (2_425, "the HTTP service over a live scheduler, what it keeps, its page, and a client of Slurm"),
+    "serving": (2_430, "the HTTP service over a live scheduler, what it keeps, its page, and a client of Slurm"),
     "simulation": (3_215, "inputs, engine, prediction and results"),
     "solvers": (20_861, "bounds, generators, searches, exact engines, explanations, sessions: the largest"),
     "sweeps": (1_773, "parallel runs that survive a kill, and the bench"),

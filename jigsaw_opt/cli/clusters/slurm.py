@@ -15,7 +15,7 @@ from jigsaw_opt.errors import missing_option, not_together
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem.cluster import Cluster
-    from jigsaw_opt.serving.slurm.scheduler import Scheduler
+    from jigsaw_opt.serving.slurm.scheduler import SchedulerBackend
 
 EXAMPLE = "jigsaw slurm --policy backfill:kind=conservative:reserve=servers:placement=consolidated --log slurm.jsonl"
 ARGUMENTS: Arguments = {
@@ -87,7 +87,7 @@ def _watch(arguments: argparse.Namespace) -> int:
     stop, answered = Event(), True
     token = read_text(arguments.token_file).decode().strip() if arguments.token_file else ""
 
-    def connect(cluster: Cluster) -> Scheduler:
+    def connect(cluster: Cluster) -> SchedulerBackend:
         if arguments.url:
             return ServedScheduler(arguments.url, token, cluster, not arguments.act)
         return LocalScheduler(LiveScheduler(cluster, policy, **times_us), not arguments.act)

@@ -11,7 +11,7 @@ from jigsaw_opt.scheduling.live.events import ClusterEvent
 from jigsaw_opt.serving.slurm.cluster import SlurmCluster
 from jigsaw_opt.serving.slurm.log import ClientLog
 from jigsaw_opt.serving.slurm.reading import SlurmJob
-from jigsaw_opt.serving.slurm.scheduler import Scheduler
+from jigsaw_opt.serving.slurm.scheduler import SchedulerBackend
 
 
 class Belief:
@@ -20,7 +20,7 @@ class Belief:
     Every change is an event first, and counts only if the scheduler takes it.
     """
 
-    def __init__(self, cluster: SlurmCluster, scheduler: Scheduler, log: ClientLog) -> None:
+    def __init__(self, cluster: SlurmCluster, scheduler: SchedulerBackend, log: ClientLog) -> None:
         self.cluster, self.now_us = cluster, 0
         self.known = scheduler.known()
         self.at = dict(self.known.jobs)

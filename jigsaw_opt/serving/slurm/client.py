@@ -23,7 +23,7 @@ from jigsaw_opt.serving.slurm.commands import Command, Runner, SlurmError
 from jigsaw_opt.serving.slurm.log import ClientLog, open_jobs, released_jobs
 from jigsaw_opt.serving.slurm.plain import AnySlurm
 from jigsaw_opt.serving.slurm.reading import SlurmJob, SlurmNode, read_ended, read_jobs, read_nodes
-from jigsaw_opt.serving.slurm.scheduler import Scheduler, ServiceError
+from jigsaw_opt.serving.slurm.scheduler import SchedulerBackend, ServiceError
 
 DEFAULT_POLICY = "backfill:kind=conservative:reserve=servers:placement=consolidated"
 """The simulation's name for what Slurm does by itself."""
@@ -72,7 +72,7 @@ class SlurmClient:
         self,
         run: Runner,
         log: ClientLog,
-        connect: Callable[[Cluster], Scheduler],
+        connect: Callable[[Cluster], SchedulerBackend],
         setting: ClientSetting,
         clock: Callable[[], int],
     ) -> None:

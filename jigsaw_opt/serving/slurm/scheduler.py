@@ -33,7 +33,7 @@ class KnownState(NamedTuple):
     servers: Mapping[str, str]
 
 
-class Scheduler(Protocol):
+class SchedulerBackend(Protocol):
     """What the client asks of a scheduler."""
 
     def known(self) -> KnownState:
@@ -48,7 +48,17 @@ class Scheduler(Protocol):
     def expected_start(self, job: str, past: Sequence[TraceJob]) -> tuple[int | None, int | None, int | None]:
         """Return when a waiting job will start: the ends of an interval that holds nine in ten, the median between.
 
-        `past`: jobs that ended before, in order of submission.
+        Parameters
+        ----------
+        job
+            Name of the job.
+        past
+            Jobs that ended before, in order of submission.
+
+        Returns
+        -------
+        tuple[int | None, int | None, int | None]
+            Times in microseconds; None for one that is not foreseen.
         """
 
 
@@ -95,7 +105,7 @@ class ServedScheduler:
         parts = urlsplit(url)
         is_own = parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
         if not parts.hostname or not (is_own or parts.scheme == "https"):
-            raise UsageError(f"{url!r} is neither https://HOST nor http:// on this machine", path="url")
+            raise UsageError(f"{url!r} is neither https://HOST nor http:// on this machine", code="invalid", path="url")
         self._url, self._at, self._connect = url, parts, HTTPConnection if is_own else HTTPSConnection
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
         self._cluster, self._shadow, self._after, self._has_told = cluster, shadow, 0, False
@@ -132,10 +142,11 @@ class ServedScheduler:
         servers, index = view["servers"], self._cluster.gpus
         names, firsts = [server.name for server in self._cluster.servers], [gpus.start for gpus in index.of_server]
         if (servers["name"], servers["first"], len(view["gpus"]["job"])) != (names, firsts, len(index.names)):
-            raise UsageError(f"{self._url} schedules other nodes than Slurm has: {', '.join(servers['name'])[:200]}")
+            told = f"schedules other nodes than Slurm has: {', '.join(servers['name'])[:200]}"
+            raise UsageError(f"{self._url} {told}", code="contradiction", path="url")
         if view["shadow"] != self._shadow:
             told = "is a shadow, so the client must not --act" if view["shadow"] else "acts: give it --shadow, or --act"
-            raise UsageError(f"{self._url} {told}")
+            raise UsageError(f"{self._url} {told}", code="contradiction", path="url")
         gpus: dict[int, list[str]] = {}
         for column in ("job", "second"):
             for gpu, job in zip(index.names, view["gpus"][column], strict=True):
@@ -156,7 +167,9 @@ class ServedScheduler:
                 tree = json.loads(answer.read())
             if answer.status != 200:
                 words = "; ".join(problem["message"] for problem in tree["problems"])
-                raise UsageError(words) if answer.status in (413, 422) else ServiceError(f"{answer.status}: {words}")
+                if answer.status in (413, 422):
+                    raise UsageError(words, code="invalid", path="events")
+                raise ServiceError(f"{answer.status}: {words}")
             return read(tree)
         except (OSError, HTTPException, ValueError, LookupError, TypeError) as error:
             raise ServiceError(str(error) or type(error).__name__) from None
