@@ -84,13 +84,12 @@ def test_the_better_of_both_is_the_result(more: int, kind: str, monkeypatch: pyt
     assert [event.objective for event in found.trajectory] == [None, 35 + more, *([35] if more > 0 else [])]
 
 
+@pytest.mark.slow  # With the core alone, local search takes minutes where its work is not counted.
 @pytest.mark.parametrize("limit", ["time_limit", "work_limit"])
 @pytest.mark.parametrize(("rate", "listed"), [(1, False), (10**6, True)])
 def test_no_plan_is_begun_that_cannot_be_listed_within_the_limit(
     rate: int, listed: bool, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Without CP-SAT local search makes all phased plans, and ends by the work that is not counted here.
-    pytest.importorskip("ortools")
     begun = list[str]()
     monkeypatch.setattr(auto, "_MANY_OPERATIONS", 0)
     monkeypatch.setattr(auto, "_OPERATIONS_A_SECOND", rate)
