@@ -87,11 +87,11 @@ def test_uncompiled_the_search_runs_as_python_and_says_so_once(capsys: pytest.Ca
     assert printed.err.count("its functions are not compiled") == 1
 
 
-def test_every_module_but_those_of_the_executor_loads_without_torch_and_ray() -> None:
+def test_every_module_but_those_of_executor_and_service_loads_without_torch_and_ray() -> None:
     modules = [
         name
         for _, name, _ in pkgutil.walk_packages(jigsaw_opt.__path__, "jigsaw_opt.", onerror=lambda name: None)
-        if not name.startswith("jigsaw_opt.executor") and not name.endswith("__main__")
+        if not name.startswith(("jigsaw_opt.executor", "jigsaw_opt.serving.")) and not name.endswith("__main__")
     ]
     assert len(modules) > 500
     program = (
