@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from jigsaw_opt.problem.bound_proof import Argument
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +26,14 @@ class Term:
 class Proof:
     """Proof that no plan has an objective below a value.
 
-    Its fields are plain values, so that `dataclasses.asdict` makes it JSON.
+    Its fields are plain values.
 
     `sentence`: what proves it, in the user's terms. `arithmetic`: the calculation that gives the value, as in ``5 +
     ceil(90 / 4) + 7 = 35``. A destructive bound has the false inequality that an objective of one less would ask for,
     as in ``90 <= 88``. Empty where an engine's search is the proof. `jobs, servers, links`: names of what it rests on;
-    of a server, its GPUs. `relaxation`: name of the relaxation, or of the solver whose search has proven it.
+    of a server, its GPUs. `relaxation`: name of the relaxation, or of the solver whose search has proven
+    it. `argument`: the same for a program to check (docs/proofs.md), as plain JSON values; None where an engine's word
+    is all there is.
     """
 
     sentence: str = ""
@@ -39,6 +43,7 @@ class Proof:
     servers: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
     relaxation: str = ""
+    argument: Argument | None = field(default=None, repr=False, compare=False)
 
 
 def added(amounts: Iterable[int]) -> str:

@@ -1,0 +1,42 @@
+"""Is the proof of a bound right? Each kind of argument (docs/proofs.md), checked in exact integers.
+
+Nothing here is shared with the solvers, formulations and bounds that make proofs.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from jigsaw_opt.checking.proofs.arguments import proven
+from jigsaw_opt.checking.proofs.facts import Facts
+from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError
+from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.problem.bound_proof import BoundProof
+from jigsaw_opt.problem.instance import Instance
+
+__all__ = ["ProofFault", "check_proof"]
+
+
+class ProofFault(NamedTuple):
+    """The first step of a proof that fails: its path, as in ``$.argument.jobs.a.work``, and what is wrong there."""
+
+    path: str
+    message: str
+
+
+def check_proof(instance: Instance, proof: BoundProof) -> ProofFault | None:
+    """Return the first step that fails of a proof for all correct plans of an instance; None where it is right.
+
+    `proof`: the proof, however damaged.
+    """
+    if proof.instance_sha256 != instance_sha256(instance):
+        return ProofFault("$.instance_sha256", "is not that of the instance")
+    if proof.objective != instance.objective:
+        return ProofFault("$.objective", f"is not that of the instance, {instance.objective}")
+    try:
+        value = proven(ProofStep(proof.argument, "$.argument"), Facts(instance))
+    except ProofStepError as error:
+        return ProofFault(error.path, error.message)
+    if value != proof.bound:
+        return ProofFault("$.bound", f"is {proof.bound}, but the argument proves {value}")
+    return None

@@ -1,0 +1,25 @@
+"""The proof of a lower bound as a document that anybody can check (docs/proofs.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Argument = Mapping[str, Any]
+"""One argument of a proof as plain JSON values: its ``kind``, the facts that it uses, and arguments inside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundProof:
+    """Proof that no correct plan of an instance has an objective below a value.
+
+    `instance, instance_sha256`: name and hash of the instance. `objective`: ``makespan`` or ``period`` in microseconds,
+    or ``weighted_completion``. `bound`: the value. `argument`: why, as plain JSON values.
+    """
+
+    instance: str
+    instance_sha256: str
+    objective: str
+    bound: int
+    argument: Argument
