@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from sys import maxsize
 from threading import Event, Thread
 from time import monotonic, sleep
 from typing import Any
@@ -156,8 +157,8 @@ class PlanTurns:
         self._store, self._keeps = store
         self._ended = Event()
         self._heard: dict[tuple[int, int], tuple[int, float]] = {}
-        self._extent = ReplayExtent([0] * len(order.jobs), None)
-        everything, rank = ReplayExtent([0] * len(order.jobs), None), order.ranks[place.job][place.worker]
+        self._extent = ReplayExtent([0] * len(order.jobs), maxsize)
+        everything, rank = ReplayExtent([0] * len(order.jobs), maxsize), order.ranks[place.job][place.worker]
         windows = order.windows(everything)
         # All blocks on this GPU in their order, pass behind pass.
         self._steps = (step for window in windows for step in order.steps(rank, window, everything))

@@ -105,8 +105,6 @@ def _require_of_stages(request: ReplayRequest, asynchronous: bool) -> None:
     wrong = {}
     if request.baseline in ("fifo", "gang"):
         wrong["baseline"] = f"a baseline of {request.baseline} is for data-parallel jobs"
-    if asynchronous and request.minutes is not None:
-        wrong["minutes"] = "an asynchronous pipeline is carried out for a number of minibatches, not for some minutes"
     if asynchronous and request.checkpoint is not None:
         wrong["checkpoint"] = "minibatches of an asynchronous pipeline are always under way, so it has no checkpoints"
     if request.device == "cuda" and request.backend != "nccl":

@@ -37,8 +37,7 @@ class Ground:
 
     def command(self, *options: object) -> tuple[object, ...]:
         source, plan = self.files[:2]
-        length = () if "--minutes" in options else ("--iterations", 3)
-        common = (source, plan, "--trust", "faulty:net", "--warm-up", 0, *length, "-o", self.output)
+        common = (source, plan, "--trust", "faulty:net", "--warm-up", 0, "--iterations", 3, "-o", self.output)
         return ("run", *common, *options)
 
     @property
@@ -118,7 +117,7 @@ def test_ctrl_c_ends_the_run_and_keeps_the_checkpoint(
     checkpoint = tmp_path / "checkpoint"
     saving = ("--checkpoint", checkpoint, "--checkpoint-every", 1)
     with interrupted_once(lambda: any(checkpoint.glob("job2-*-iteration[2-9]*.pt"))):
-        assert ground.run("--minutes", 2, *saving) == 130
+        assert ground.run("--iterations", 10_000, *saving) == 130
     printed = capfd.readouterr().err
     assert printed.count("\n") == 3 and f"wrote {ground.output}" in printed
     assert str(checkpoint) in printed and "--resume" in printed
@@ -140,7 +139,7 @@ def test_an_interrupt_before_a_job_is_saved_as_a_whole_says_the_way_on(
     for options, told in (((), "--checkpoint DIR"), (saving, begun_anew)):
         known = len(list(ground.folder.glob("process*")))
         with interrupted_once(lambda known=known: len(list(ground.folder.glob("process*"))) > known):
-            assert ground.run(*options, "--minutes", 2) == 130
+            assert ground.run(*options, "--iterations", 10_000) == 130
         assert told in capfd.readouterr().err and not ground.living()
     assert ground.run(*saving, "--iterations", 1, "--resume") == 0
 

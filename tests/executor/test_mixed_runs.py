@@ -255,7 +255,7 @@ def test_whatever_ends_a_run_leaves_one_message(
         )
         broken = altered(instance, jobs=(*instance.jobs[:-1], pipe))
         own = files(tmp_path, (broken, replace(plan, instance_sha256=instance_sha256(broken))))
-        assert run("run", *own, "--trust", "piped:net", "--minutes", 1, "--warm-up", 1) == 1
+        assert run("run", *own, "--trust", "piped:net", "--iterations", 1_000, "--warm-up", 1) == 1
         lines = [line for line in capsys.readouterr().err.strip().splitlines() if "accuracy" not in line]
         assert len(lines) == 1 and told in lines[0]
 

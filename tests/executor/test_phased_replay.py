@@ -234,7 +234,7 @@ def test_a_trace_shows_the_phases_as_they_were_measured(tmp_path: Path, capsys: 
     ends(f"3: unknown-format {tmp_path / 'instance.json'}", *export, "--replay", tmp_path / "instance.json")
 
 
-@pytest.mark.parametrize("options", [["--minutes", 0.1], ["--baseline", "gang"], ["--iterations", 0]])
+@pytest.mark.parametrize("options", [["--baseline", "gang"], ["--iterations", 0]])
 def test_what_is_not_for_phased_plans_is_refused(tmp_path: Path, options: list[object]) -> None:
     assert run(*written(tmp_path, problem(ALONE)), *options) == 2
 

@@ -256,8 +256,8 @@ def test_an_asynchronous_pipeline_is_measured_and_batches_are_the_same_in_all_pr
     options = ("--forward-us", "300,300,300", "--backward-us", 500, "--transfer-us", 50, "--schedule", "async", "-q")
     assert run("pipeline", *options, "-o", flow[0], "--plan", flow[1]) == 0
     ends("2: mismatch batch", "run", *flow, "--trust", "piped:apart")
-    asked = ("--trust", "piped:chain", "--minutes", 1, "--checkpoint", tmp_path / "saved")
-    ends("2: unsupported minutes; unsupported checkpoint", "run", *flow, *asked)
+    asked = ("--trust", "piped:chain", "--checkpoint", tmp_path / "saved")
+    ends("2: unsupported checkpoint", "run", *flow, *asked)
     assert run("run", *flow, "--trust", "piped:chain", "--iterations", 8, "-o", replay) == 0
     found = load_replay(replay)
     require_replay_of(load_plan(flow[1]), found, "replay")

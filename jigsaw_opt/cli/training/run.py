@@ -29,13 +29,10 @@ ARGUMENTS: Arguments = {
     **PLAN,
     "-o, --output FILE": "write the replay document here",
     "--json": "print the summary as JSON",
-    "one of:": {
-        "--iterations N": {
-            "help": "times that the plan is carried out; of a phased plan, at most so many repetitions of each"
-            " phase (default: 1; cyclic and phased: 10)",
-            "dest": "passes",
-        },
-        "--minutes M": {"help": "carry it out again and again for so many minutes", "type": float},
+    "--iterations N": {
+        "help": "times that the plan is carried out; of a phased plan, at most so many repetitions of each"
+        " phase (default: 1; cyclic and phased: 10)",
+        "dest": "passes",
     },
     "--dry": "train nothing: jobs sleep for as long as the plan says, in its order",
     "--time-triggered": "start nothing before its planned start",

@@ -68,7 +68,7 @@ def _answers(error: InterruptedGroupError, processes: int, runs: int) -> list[Ra
         record.kind != "transfer" for report in found for part in report.parts for record in part.records
     ):
         return None
-    empty = Part([], [], None)
+    empty = Part([], [])
     padded = ([*report.parts, *[empty] * (runs - len(report.parts))] for report in found)
     return [replace(report, parts=parts) for report, parts in zip(found, padded, strict=True)]
 

@@ -21,7 +21,7 @@ from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.residents import AbsentWorkers, Residents
 from jigsaw_opt.executor.replay.run import Run
 from jigsaw_opt.executor.schedules.clock import ReplayClock
-from jigsaw_opt.executor.schedules.link_order import LinkOrder, TCPStore, Windows
+from jigsaw_opt.executor.schedules.link_order import LinkOrder, TCPStore
 from jigsaw_opt.executor.schedules.order import ReplayExtent, ReplayOrder
 from jigsaw_opt.executor.schedules.presence import PhasePart, phases_of, restarts, seams
 from jigsaw_opt.executor.schedules.records import Part, RankReport
@@ -216,19 +216,17 @@ class _RankProcess:
         request, usual = self.request, part is self._usual
         schedule = None if self._stages is None else self._stages.schedule
         order = ReplayOrder(part.instance, part.plan, request.backend == "nccl", self.gpus, schedule)
-        if usual:
-            progress = ReplayExtent([0] * len(part.numbers), self._ended[0].passes)
-        else:
-            progress = ReplayExtent(part.done(self.done), part.repeats or request.passes)
+        done = [0] * len(part.numbers) if usual else part.done(self.done)
+        assert request.passes is not None, "a request says how often"
+        progress = ReplayExtent(done, request.passes if usual else part.repeats or request.passes)
         here = self._residents.here
         hosted = {k: here[job] for k, job in enumerate(part.numbers) if job in here}
-        windows = Windows(order, progress, self.rank, None if usual else request.minutes, self._connect())
         links = LinkOrder(order, progress, self.rank, part.number)
         moments, change = seams(part.instance, part.plan), partial(self._change, part, hosted)
         alone = usual and request.baseline == "alone"
         rules = request.time_triggered and not alone, usual and not alone
         saving = (None, None) if usual else (self._checkpoint, request.every)
-        parts = order, progress, self.rank, hosted, windows, links, self._own_clock, moments, change
+        parts = order, progress, self.rank, hosted, links, self._own_clock, moments, change
         self._running = run = Run(*parts, *rules, *saving)
         self._ended = (*self._ended, run.carry_out())
         run.close()

@@ -14,7 +14,7 @@ from jigsaw_opt.executor.hosts.host import Host
 from jigsaw_opt.executor.randomness import generator_states, set_generators
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.schedules.clock import ReplayClock
-from jigsaw_opt.executor.schedules.link_order import LinkOrder, Windows
+from jigsaw_opt.executor.schedules.link_order import LinkOrder
 from jigsaw_opt.executor.schedules.order import ReplayExtent, ReplayOrder, RowStep, TransferKey
 from jigsaw_opt.executor.schedules.presence import Seam
 from jigsaw_opt.executor.schedules.records import Part, RunRecord
@@ -39,7 +39,6 @@ class Run:
     progress: ReplayExtent
     rank: int
     replicas: Mapping[int, Host]
-    windows: Windows
     link_order: LinkOrder
     clock: ReplayClock
     seams: Sequence[Seam]
@@ -88,7 +87,6 @@ class Run:
         return Part(
             [r._replace(start_us=r.start_us - begin, end_us=r.end_us - begin) for r in records],
             list(self._origins),
-            self.progress.passes,
             begin,
             [(start - begin, end - begin) for start, end in list(self._saves)],
             self.clock.stopped_us - self._stopped_before,
@@ -98,15 +96,12 @@ class Run:
         """Yield what this process does, one behind the other, window by window."""
         self._zero, origins = begin - self._first_start(), self._origins
         for window in self.order.windows(self.progress):
-            self.windows.enter(window)
             self._log_progress(window)
-            if self.progress.passes is not None and window >= self.progress.passes + self.order.windows_behind:
-                break
             if not self.order.cyclic:
                 self._wait()
                 self._comes_back = True
                 self._cross(self.seams[0])
-                self._comes_back = self.progress.passes is None or window + 1 < self.progress.passes
+                self._comes_back = window + 1 < self.progress.passes
                 origins.append(self.clock.meet() - begin)
                 before = window * self.order.period_us if len(origins) > 1 else self._first_start()
                 self._zero = begin + origins[-1] - before
@@ -119,11 +114,11 @@ class Run:
     def _log_progress(self, window: int) -> None:
         """Log once a second how many passes over the plan have begun."""
         passes = self.progress.passes
-        if not _LOGGER.isEnabledFor(logging.INFO) or (passes is not None and window >= passes):
+        if not _LOGGER.isEnabledFor(logging.INFO) or window >= passes:
             return
         if (now := monotonic()) - self._logged_s >= _LOGGED_EVERY_S:
             self._logged_s = now
-            _LOGGER.info("pass %d%s over the plan", window + 1, "" if passes is None else f" of {passes}")
+            _LOGGER.info("pass %d of %d over the plan", window + 1, passes)
 
     def _cross(self, seam: Seam) -> None:
         """Let workers go and build others, while the clocks of all processes stand still."""

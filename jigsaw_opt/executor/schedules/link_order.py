@@ -1,10 +1,9 @@
-"""The order of transfers of different jobs on one link, and windows where nobody has said how many there are."""
+"""The order of transfers of different jobs on one link."""
 
 from __future__ import annotations
 
 from collections import Counter
 from threading import Condition
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.executor.schedules.order import ReplayExtent, ReplayOrder, TransferKey
@@ -16,10 +15,7 @@ else:
     from torch.distributed import HashStore, PrefixStore, TCPStore
     from torch.distributed import Store as AnyStore
 
-__all__ = ["AnyStore", "HashStore", "LinkOrder", "PrefixStore", "TCPStore", "Windows"]
-
-_LEAD = 2
-"""Windows of a cyclic plan that processes may begin ahead of the first process: enough to hide the message."""
+__all__ = ["AnyStore", "HashStore", "LinkOrder", "PrefixStore", "TCPStore"]
 
 
 class LinkOrder:
@@ -64,42 +60,3 @@ class LinkOrder:
 
     def _name(self, key: TransferKey) -> str:
         return f"end {self.run} {key.job} {key.bucket} {key.iteration}"
-
-
-class Windows:
-    """Says when to stop: the first process looks at the clock, and all do as many passes as it says.
-
-    `order, progress`: what is carried out; `progress.passes` is set when the time is up. `minutes`: none where the
-    number of passes is known from the start. `store`: A connection of the thread of the blocks.
-    """
-
-    def __init__(
-        self, order: ReplayOrder, progress: ReplayExtent, rank: int, minutes: float | None, store: TCPStore
-    ) -> None:
-        self._order, self._progress, self._rank, self._store = order, progress, rank, store
-        self._deadline = None if minutes is None else monotonic() + 60 * minutes
-        # In a finite plan all meet between passes anyway, so there is nothing to hide.
-        self._lead = _LEAD if order.cyclic else 0
-        self._opened: int | None = None
-
-    def enter(self, window: int) -> None:
-        """Return when `window` may begin."""
-        if self._deadline is None or self._progress.passes is not None:
-            return
-        if self._rank == 0:
-            self._open(window)
-        else:
-            passes = self._store.get(f"window {window}")
-            self._progress.passes = int(passes) if passes else None
-
-    def _open(self, window: int) -> None:
-        first = window if self._opened is None else self._opened + 1
-        assert self._deadline is not None
-        if self._opened is not None and monotonic() >= self._deadline:
-            # No process is in a window that was not opened, nor is a transfer it knows of further behind.
-            self._progress.passes = first + self._order.transfers_behind
-        last = max(first, window + self._lead)
-        for number in range(first, last + 1):
-            passes = self._progress.passes
-            self._store.set(f"window {number}", "" if passes is None else str(passes))
-        self._opened = last

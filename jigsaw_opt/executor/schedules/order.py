@@ -59,12 +59,11 @@ class RowStep(NamedTuple):
 class ReplayExtent:
     """The extent of a run: what an earlier one has done, and how often the plan is carried out.
 
-    `done`: iterations of each job that an earlier run has finished. `passes`: how often the plan is carried out in all;
-    None as long as nobody has said.
+    `done`: iterations of each job that an earlier run has finished. `passes`: how often the plan is carried out in all.
     """
 
     done: Sequence[int]
-    passes: int | None
+    passes: int
 
 
 class ReplayOrder:
@@ -108,16 +107,6 @@ class ReplayOrder:
         """Windows in which blocks of a pass may still begin after its first one."""
         return max(b.start_us // self.period_us for job in self.jobs for i in job.iterations for b in i.blocks)
 
-    @property
-    def transfers_behind(self) -> int:
-        """Most windows by which a transfer comes after a block of its own iteration."""
-        windows = (
-            ([b.start_us // self.period_us for b in i.blocks], [t.start_us // self.period_us for t in i.transfers])
-            for job in self.jobs
-            for i in job.iterations
-        )
-        return max(max([*transfers, *blocks]) - min(blocks) for blocks, transfers in windows)
-
     def hosted(self, rank: int) -> dict[int, int]:
         """Return data-parallel jobs with a worker in the process of `rank`, and which worker."""
         return {job: ranks.index(rank) for job, ranks in enumerate(self.ranks) if self.depths[job] and rank in ranks}
@@ -140,17 +129,10 @@ class ReplayOrder:
         planned = self.jobs[key.job].iterations[number].transfers[key.bucket - 1]
         return planned.start_us + turn * self.period_us
 
-    def windows(self, progress: ReplayExtent) -> Iterator[int]:
-        """Yield windows in which something is left to do, the same for all processes.
-
-        `progress` is looked at anew for each, so the number of passes may be said meanwhile, as long as it
-        is above the number of the window.
-        """
+    def windows(self, progress: ReplayExtent) -> range:
+        """Return the windows in which something is left to do, the same for all processes."""
         first = min(done // len(job.iterations) for done, job in zip(progress.done, self.jobs, strict=True))
-        for window in count(first):
-            if progress.passes is not None and window >= progress.passes + self.windows_behind:
-                return
-            yield window
+        return range(first, progress.passes + self.windows_behind)
 
     def steps(self, rank: int, window: int, progress: ReplayExtent) -> Iterator[RowStep]:
         """Return the blocks and passes of a process in a window, in their order."""
@@ -221,7 +203,7 @@ class ReplayOrder:
         """Return what a step of one pass is in a window; None where that is not carried out."""
         turn = window - step.shift
         iteration = turn * len(self.jobs[step.job].iterations) + step.iteration
-        if turn < 0 or iteration < progress.done[step.job] or (progress.passes is not None and turn >= progress.passes):
+        if turn < 0 or iteration < progress.done[step.job] or turn >= progress.passes:
             return None
         return step._replace(iteration=iteration, start_us=window * self.period_us + step.start_us)
 

@@ -40,15 +40,13 @@ class Part:
     """The part of one process in a run.
 
     `records`: what was run of the workers and stages that it hosts; of stages whole steps, one behind the other.
-    `origins_us`: when each pass of a finite plan began. `passes`: how many there were; None where the run was
-    interrupted before anybody had said. `begin_us`: when the run began, the same for all of its processes. `saves`:
-    start and end of the writing of each checkpoint, one behind the other. `stopped_us`: for how long the clock stood
-    still while workers of later jobs were built.
+    `origins_us`: when each pass of a finite plan began. `begin_us`: when the run began, the same for all of its
+    processes. `saves`: start and end of the writing of each checkpoint, one behind the other. `stopped_us`: for how
+    long the clock stood still while workers of later jobs were built.
     """
 
     records: list[RunRecord]
     origins_us: list[int]
-    passes: int | None
     begin_us: int = 0
     saves: list[tuple[int, int]] = field(default_factory=list)
     stopped_us: int = 0

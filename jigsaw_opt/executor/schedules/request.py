@@ -55,8 +55,8 @@ class StagedRun(NamedTuple):
 class ReplaySettings:
     """Settings for carrying a plan out.
 
-    `passes, minutes`: how often to carry it out, or for how long; None for once, and ten times on the cyclic horizon
-    and of a phased plan. Of phases that have a number of repetitions, the most of them. `device, backend, threads`:
+    `passes`: how often to carry it out; None for once, and ten times on the cyclic horizon and of a phased plan. Of
+    phases that have a number of repetitions, the most of them. `device, backend, threads`:
     ``cpu`` or ``cuda``, ``gloo`` or ``nccl``, and threads of each process on the CPU. `partition`: what the pipeline
     was made of, or its file: where its model is cut. `optimiser, learning_rate, averaging, seed`: how all jobs train
     that do not say so themselves; ``sgd`` has momentum. The seed is that of parameters and data of the first job, the
@@ -69,7 +69,6 @@ class ReplaySettings:
     """
 
     passes: int | None = None
-    minutes: float | None = None
     device: Literal["cpu", "cuda"] = "cpu"
     backend: Literal["gloo", "nccl"] = "gloo"
     threads: int = 1
@@ -105,12 +104,9 @@ class ReplaySettings:
             if value is not None and not least <= value <= most:
                 bound = f"at least {least}" if value < least else f"at most {most}"
                 yield Problem(name, f"{called} is {bound}, not {value}", code="out-of-range")
-        for name, called in {"minutes": "the number of minutes", "learning_rate": "the learning rate"}.items():
-            if (value := getattr(self, name)) is not None and not 0 < value < _MOST:
-                yield Problem(name, f"{called} is a number above 0, not {value}", code="out-of-range")
-        if self.passes is not None and self.minutes is not None:
-            told = "a plan is carried out a number of times or for a number of minutes, not both"
-            yield Problem("passes", told, code="not-together")
+        if not 0 < self.learning_rate < _MOST:
+            told = f"the learning rate is a number above 0, not {self.learning_rate}"
+            yield Problem("learning_rate", told, code="out-of-range")
         if self.checkpoint is None and (self.resume or self.every is not None):
             told = f"checkpoints need a folder: {argument('checkpoint')}, to be written every so many iterations"
             yield Problem("checkpoint", f"{told} or to go on from", code="missing-option")
@@ -176,7 +172,7 @@ class ReplayRequest(ReplaySettings):
 
     def __post_init__(self) -> None:
         """Say how often the plan is carried out and what its foreground is; refuse what does not fit, or is wrong."""
-        if self.passes is None and self.minutes is None:
+        if self.passes is None:
             object.__setattr__(self, "passes", _PERIODS if self._is_counted or self.plan.period_us else 1)
         super().__post_init__()
         require_correct(self.instance, self.plan)
@@ -202,13 +198,9 @@ class ReplayRequest(ReplaySettings):
                 yield Problem(
                     f"$.jobs[{index}].exchange", f"{told}; {argument('dry')} carries out its times", code="unsupported"
                 )
-        if self._is_counted:
-            if self.minutes is not None:
-                told = "phases of a plan are repeated a number of times, not for a number of minutes"
-                yield Problem("minutes", told, code="unsupported")
-            if self.baseline is not None:
-                told = "a baseline is for plans that list all iterations: jigsaw solve --solver search makes one"
-                yield Problem("baseline", told, code="unsupported")
+        if self._is_counted and self.baseline is not None:
+            told = "a baseline is for plans that list all iterations: jigsaw solve --solver search makes one"
+            yield Problem("baseline", told, code="unsupported")
 
     def changed(self) -> list[str]:
         """Return the settings of the optimiser that are not the usual ones."""
