@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from jigsaw_opt.instances import catalogue
-from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, compile_instance
+from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, PowerCap, Segment, Server, compile_instance
 from jigsaw_opt.solvers.bounds import Bound, lower_bound, stronger_bounds
 from jigsaw_opt.solvers.bounds.packing.column_generation import (
     CELLS,
@@ -89,6 +89,18 @@ def test_transfers_that_do_not_share_a_link_within_a_period_need_links_of_their_
     assert cheap.value == 267 and carries(cheap.reason, "transfers", "3 links")
     assert stronger[-1].value == 300
     assert carries(stronger[-1].reason, "packed", "3 places")
+
+
+def test_servers_of_different_power_caps_are_no_equivalent_bins() -> None:
+    # On the first server no block keeps the cap, so both jobs are on the two others.
+    instance = replace(star([5, 5]), horizon="finite", objective="makespan")
+    cluster = replace(instance.cluster, power_caps=(PowerCap("room", ("s0",), 100),))
+    models = {name: replace(model, power_w={"v": 300}) for name, model in instance.models.items()}
+    jobs = tuple(replace(job, workers=3) for job in instance.jobs)
+    capped = replace(instance, cluster=cluster, models=models, jobs=jobs)
+    best = optimum(capped)
+    assert best is not None
+    assert rising(capped)[-1].value <= best
 
 
 def test_memory_that_leaves_room_for_few_workers_makes_some_job_cross() -> None:

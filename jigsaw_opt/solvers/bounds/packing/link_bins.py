@@ -13,6 +13,7 @@ from typing import NamedTuple
 from jigsaw_opt.problem.cluster import Link
 from jigsaw_opt.problem.compiled import critical
 from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.problem.power import most_watts
 from jigsaw_opt.solvers.bounds.job_data import GpuClass, JobClass, JobData
 from jigsaw_opt.solvers.bounds.packing.column_generation import Item, KnapsackBins, Packing, PackingTest
 from jigsaw_opt.solvers.bounds.packing.destructive import destructive
@@ -52,14 +53,20 @@ def equivalent_groups(
     number = {(each.gpu_type, each.memory): k for k, each in enumerate(classes)}
     policies = dict.fromkeys((None, *(job.route_policy for job in operations.jobs)))
     parts = [operations.routes.under(policy).component for policy in policies]
+    watts = most_watts(operations.cluster.capacities)
     groups: dict[int, list[tuple[int, int]]] = {}
     for s, server in enumerate(operations.cluster.servers):
         groups.setdefault(partition.group[s], []).append((s, number[server.gpu_type, server.gpu_memory]))
     equivalent: dict[tuple[object, ...], ServerGroup] = {}
     for group, servers in groups.items():
         links = tuple(operations.cluster.links[k] for k in sorted(partition.leaving[group]))
-        # Servers of different components cannot serve one job, even if their GPUs are alike.
-        gpus = Counter((k, operations.cluster.servers[s].gpus, *(part[s] for part in parts)) for s, k in servers)
+        # Servers of different components cannot serve one job, even if their GPUs are alike. Under a power cap some
+        # may be of no use.
+        hosts = [operations.cluster.servers[s] for s, _ in servers]
+        gpus = Counter(
+            (k, host.gpus, watts.get(host.name), *(part[s] for part in parts))
+            for host, (s, k) in zip(hosts, servers, strict=True)
+        )
         rates = Counter((link.bandwidth, link.latency_us) for link in links)
         key = (frozenset(gpus.items()), frozenset(rates.items()))
         known = equivalent.get(key, ServerGroup(0, links, tuple(servers)))
