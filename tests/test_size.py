@@ -12,7 +12,7 @@ CODE = {
     "checking": (1_370, "every rule of the specification from its definition alone, twice where a phase differs"),
     "cli": (3_855, "29 commands, each with its options, and what they print"),
     "documents": (5_911, "JSON in and out with the path of each problem, and 40 formats of other systems"),
-    "executor": (7_950, "models, exchange, ways of partial training, pipelines, profiles and replay with PyTorch"),
+    "executor": (7_910, "models, exchange, ways of partial training, pipelines, profiles and replay with PyTorch"),
     "formulations": (3_705, "the ILP, the CP-SAT models, and the programs of Gavel, Sia, Muri and packing"),
     "instances": (2_365, "families, bundled sets and best known values"),
     "planning": (6_354, "partition, pipelines, burst, fill, shifts and objective over progress, each with its bound"),

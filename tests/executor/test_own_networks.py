@@ -213,7 +213,7 @@ def test_what_is_more_than_modules_in_a_row_is_refused(kind: str, what: str) -> 
 
 def test_what_torch_says_of_a_network_is_one_message() -> None:
     entry = {"zoo": "own_networks:misfit", "arguments": {}}
-    rounds = {"batch_size": 4, "segments": 9, "processes": 1, "warm_up": 1, "repeats": 1}
+    rounds = {"batch_size": 4, "segments": 9, "warm_up": 1, "repeats": 1}
     with pytest.raises(RunFailedError, match=r"^own_networks:misfit: mat1"):
         measure_model(entry, torch.device("cpu"), "sgd", **rounds, trusted=["own_networks:misfit"])
 
@@ -237,20 +237,17 @@ def net():
 """
 
 
-@pytest.mark.parametrize(
-    ("place", "processes"),
-    [("module", 1), ("network", 1), ("batch", 1), ("loss", 1), pytest.param("forward", 2, marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize("place", ["module", "network", "batch", "loss", "forward"])
 def test_what_code_of_the_users_own_raises_is_told_with_its_line(
-    place: str, processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = f"own_{place}_{processes}"
+    name = f"own_{place}"
     source = RAISING.replace(f"#{place}", f"raise ValueError('{place}')")
     (tmp_path / f"{name}.py").write_text(source)
     monkeypatch.syspath_prepend(str(tmp_path))
     line = 1 + RAISING.splitlines().index(next(one for one in RAISING.splitlines() if one.strip() == f"#{place}"))
     entry = {"zoo": f"{name}:net", "arguments": {}}
-    rounds = {"batch_size": 4, "segments": 6, "processes": processes, "warm_up": 1, "repeats": 1}
+    rounds = {"batch_size": 4, "segments": 6, "warm_up": 1, "repeats": 1}
     with pytest.raises(PluginError, match=rf"^{name}:net: ValueError: {place} .*{name}\.py:{line}"):
         measure_model(entry, torch.device("cpu"), "sgd", **rounds, trusted=[entry["zoo"]])
 

@@ -172,16 +172,13 @@ def test_a_model_that_takes_no_smaller_batch_has_no_fixed_share(own: str, capsys
         ("broken", ["--cuts", "1"], "1: PluginError"),
         ("pair", ["--cuts", "7"], "2: out-of-range cuts"),
         ("pair", ["--cuts", "3,4"], "2: unknown-name cuts; unknown-name cuts"),
-        ("pair", ["--cuts", "1", "--processes", "2"], "2: not-together --cuts"),
         ("units", ["--cuts", "1"], "2: not-together cuts"),
         ("pair", ["--batch", "4"], "2: unsupported --batch"),
         ("pair", ["--cuts", "1", "--efficiency", "4"], "2: mismatch efficiency"),
         ("units", ["--efficiency", "4", "--workers", "1"], "2: out-of-range --workers"),
         ("units", ["--efficiency", "0"], "2: out-of-range --efficiency"),
-        ("units", ["--efficiency", "4", "--processes", "2"], "2: not-together --efficiency"),
         ("training", ["--segments", "3", "--optimiser", "adam"], "2: unsupported --segments, --optimiser"),
         ("pair", ["--argument", "row=4"], "3: failed $.arguments"),
-        ("training", ["--processes", "2"], "2: unsupported --processes"),
         ("closed", [], "2: unsupported optimiser"),
         ("plateau", [], "2: wrong-type schedule"),
         ("misspelt", [], "2: wrong-type; unknown-field dataloader"),
@@ -200,9 +197,8 @@ def test_nothing_is_trusted_of_a_model_of_the_zoo(own: str) -> None:
     ends("2: not-together --trust", "profile", "mlp", "--trust", f"{own}:pair")
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_progress_is_said_where_it_is_asked_for(processes: int, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["profile", "mlp", "--warm-up", "1", "--repeats", "1", "--processes", str(processes)]
+def test_progress_is_said_where_it_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["profile", "mlp", "--warm-up", "1", "--repeats", "1"]
     assert main([*words, "-v"]) == 0
     rounds = [line for line in capsys.readouterr().err.splitlines() if line.startswith("round ")]
     assert rounds[:2] == ["round 1 of 2", "round 2 of 2"]

@@ -24,7 +24,6 @@ from jigsaw_opt.executor.models.leveled_model import saved_bytes
 from jigsaw_opt.executor.processes import run_group
 from jigsaw_opt.executor.profiling import LevelProfile, ModelProfile, SegmentProfile, profile_replica
 from jigsaw_opt.executor.profiling.links import AllReduceSample, LinkFit, fit
-from jigsaw_opt.executor.profiling.measuring import _mean_of
 from jigsaw_opt.executor.profiling.restoring import flushed_denormals
 from jigsaw_opt.executor.worker import TrainingRecipe
 from jigsaw_opt.system.children import start_deaf
@@ -121,17 +120,6 @@ def test_all_reduce_fit_recovers_latency_and_bandwidth() -> None:
 def test_spread() -> None:
     assert spread([1, 2, 3, 4, 100]) == Spread(3, 2, 4)
     assert spread([7]) == Spread(7, 7, 7)
-
-
-def test_a_profile_of_several_processes_is_their_mean(capsys: pytest.CaptureFixture[str]) -> None:
-    options = ("--processes", 2, "--batch", 4, "--segments", 2, "--warm-up", 1, "--repeats", 2, "--json")
-    assert run("profile", "mlp", *options) == 0
-    model = json.loads(capsys.readouterr().out)["model"]
-    assert [s["parameter_bytes"] for s in model["segments"]] == [2 * 4 * 65 * 64, 4 * 65 * 10]
-    assert model["state_factor"] == 3
-    levels = [LevelProfile(1, Spread(1, 0, 4), 7), LevelProfile(1, Spread(2, 1, 8), 7)]
-    assert _mean_of(levels) == LevelProfile(1, Spread(1.5, 0.5, 6), 7)
-    ends("2: not-together --processes", "profile", "mlp", "--processes", 2, "--threads", 2)
 
 
 def test_profile_writes_a_model_that_an_instance_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

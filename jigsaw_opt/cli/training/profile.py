@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.executor.profiling.links import AllReduceSample, LinkFit, LinkProfile
     from jigsaw_opt.problem.model import Model
 
-_COUNTS = ("batch", "segments", "warm_up", "repeats", "threads", "processes", "efficiency")
+_COUNTS = ("batch", "segments", "warm_up", "repeats", "threads", "efficiency")
 ARGUMENTS: Arguments = {
     "[model] MODEL": "mlp, vgg, resnet, bert, gpt, vgg16, resnet50, bert_large, gpt2_small, gpt2_medium, or"
     " module:function",
@@ -40,7 +40,6 @@ ARGUMENTS: Arguments = {
     "--warm-up N = 3": "rounds before measuring",
     "--repeats N = 15": "rounds measured",
     "--threads N = 1": "threads on the CPU",
-    "--processes N = 1": "measure in N processes at once, a core each, as a replay runs",
     "--efficiency N": "also measure what iterations at lower levels are worth, in N iterations",
     "--workers N = 4": "workers of the job whose iterations --efficiency measures",
     "--all-reduce N": "also measure all-reduces among 2 to N processes of this machine",
@@ -99,7 +98,6 @@ def _measured(arguments: argparse.Namespace) -> tuple[ModelProfile | None, Model
             arguments.optimiser,
             batch_size=arguments.batch,
             segments=arguments.segments,
-            processes=arguments.processes,
             warm_up=arguments.warm_up,
             repeats=arguments.repeats,
             cuts=_cuts(arguments.cuts),
@@ -144,12 +142,10 @@ def _check(arguments: argparse.Namespace) -> None:
         raise out_of_range("--all-reduce", f"--all-reduce is at least 2, not {arguments.all_reduce}")
     if arguments.workers < 2:
         raise out_of_range("--workers", f"--workers is at least 2, not {arguments.workers}")
-    if arguments.efficiency and (arguments.processes > 1 or arguments.model is None):
-        raise not_together("--efficiency", "--efficiency is for a model, in one process")
-    if arguments.processes > 1 and (arguments.device != "cpu" or arguments.threads > 1):
-        raise not_together("--processes", "--processes is for the CPU, with one thread each")
-    if arguments.cuts is not None and (arguments.processes > 1 or ":" not in (arguments.model or "")):
-        raise not_together("--cuts", "--cuts is for a model of your own, in one process")
+    if arguments.efficiency and arguments.model is None:
+        raise not_together("--efficiency", "--efficiency is for a model")
+    if arguments.cuts is not None and ":" not in (arguments.model or ""):
+        raise not_together("--cuts", "--cuts is for a model of your own")
     if arguments.model is None and (arguments.all_reduce is None or arguments.output):
         told = "nothing to measure: name a model, or --all-reduce N; only a model can be written"
         raise missing_option("model", told)

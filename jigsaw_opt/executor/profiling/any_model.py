@@ -162,27 +162,24 @@ def profile_replica(
     warm_up: int,
     repeats: int,
     *,
-    number: int = 0,
-    most: int | None = None,
     noise_run: NoiseRun | None = None,
 ) -> ModelProfile:
     """Measure a network in units as a worker trains it, with the drawing of the batch.
 
     Times in microseconds and bytes of each segment and each level.
 
-    `warm_up, repeats`: rounds before measuring, and rounds measured; both at least 1. `most`: rounds measured at most,
-    where times differ much; None for three times `repeats`. `noise_run`: how gradient noise is measured, too; None for
-    not at all.
+    `warm_up, repeats`: rounds before measuring, and rounds measured; both at least 1. `noise_run`: how gradient
+    noise is measured, too; None for not at all.
     """
     model = replica.model.to(device)
 
     def draw(turn: int, own: Replica = replica) -> Any:
-        return moved(own.batch(recipe.seed, number, turn), device)
+        return moved(own.batch(recipe.seed, 0, turn), device)
 
     trainee = Trainee(model, recipe.optimiser_of(model), draw, device, keeps_gradients=True)
     with restored(model, trainee.optimiser) as reset:
         warm(trainee, reset)
-        found = measure(trainee, warm_up, repeats, device_name(device), replica.batch_size, most)
+        found = measure(trainee, warm_up, repeats, device_name(device), replica.batch_size)
         if noise_run is None:
             return found
         half = replace(replica, batch_size=replica.batch_size // 2)

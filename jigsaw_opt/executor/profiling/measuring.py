@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, fields, replace
-from statistics import fmean
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
-import torch.distributed as dist
 from torch.utils._pytree import tree_leaves
 
 from jigsaw_opt.errors import RunFailedError, UsageError, not_together, unsupported
-from jigsaw_opt.executor.devices import Spread
 from jigsaw_opt.executor.models.building import build_network, even_segments, own_network, replica
 from jigsaw_opt.executor.models.importing import blame_own_code
-from jigsaw_opt.executor.processes import keep_to_share, run_group
 from jigsaw_opt.executor.profiling import ModelProfile, measure_any, profile_replica
 from jigsaw_opt.executor.profiling.efficiency import NoiseRun
 from jigsaw_opt.executor.user_code.given import Given, call_own, given_subject
@@ -33,21 +29,20 @@ def measure_model(
     *,
     batch_size: int | None,
     segments: int | None,
-    processes: int,
     warm_up: int,
     repeats: int,
     cuts: Sequence[str] | int | None = None,
     trusted: Sequence[str] = (),
     noise_run: NoiseRun | None = None,
 ) -> tuple[ModelProfile, Mapping[str, Any] | None]:
-    """Profile a model, in one process or in several at once.
+    """Profile a model.
 
     The `executor` entry of what was measured; None where the executor cannot train it.
 
     `entry`: the model's `executor` entry, without `batch_size`. `optimiser`: its name; None for SGD with momentum, or
     that of the user's own function. `batch_size, segments`: samples of a batch, and most segments, of a network in
     units; None for 8 and for 6, and for all other models. `cuts`: cuts of a model of the user's own that is not in
-    units; None for 4, and for all others. `noise_run`: how gradient noise is measured, too, in one process.
+    units; None for 4, and for all others. `noise_run`: how gradient noise is measured, too; None for not at all.
     """
     momentum = {} if optimiser in ("adam", "adamw") else {"momentum": 0.9}
     recipe = TrainingRecipe(optimiser or "sgd", {"lr": _RATE, **momentum})
@@ -60,7 +55,7 @@ def measure_model(
             given = given_subject(name, made, is_of_worker)
             if given is not None:
                 subject, is_training = given
-                own = {"--batch": batch_size, "--segments": segments, "--processes": processes - 1 or None}
+                own = {"--batch": batch_size, "--segments": segments}
                 _require_none(own | {"--optimiser": optimiser if subject.optimiser else None})
                 if is_training:
                     _require_no_fractions(arguments)
@@ -74,9 +69,6 @@ def measure_model(
         if cuts is not None:
             message = "--cuts is for a model of your own that is not in units; --segments cuts one in units"
             raise not_together("cuts", message)
-    if processes > 1:
-        found = run_group(_measure_beside_others, processes, in_units, most, recipe, warm_up, repeats, tuple(trusted))
-        return _mean(found), in_units
     with _told_shapes(name):
         network = own_network(made) if ":" in name else build_network(name, arguments, seed=0)
         with blame_own_code(name):
@@ -96,47 +88,6 @@ def _on(device: torch.device, subject: Given, recipe: TrainingRecipe) -> Given:
         made = OPTIMISERS[recipe.optimiser](trained, **recipe.options) if trained else None
         return replace(subject, optimiser=made)
     return subject
-
-
-def _measure_beside_others(
-    entry: Mapping[str, Any],
-    segments: int,
-    recipe: TrainingRecipe,
-    warm_up: int,
-    repeats: int,
-    trusted: Sequence[str],
-) -> ModelProfile:
-    """Measure on this process's share of the cores while all other processes measure, as in a replay on a CPU.
-
-    There cores share caches and the way to the memory, so a block takes longer while another core is at work.
-    """
-    rank = dist.get_rank()
-    keep_to_share(rank, dist.get_world_size())
-    network = build_network(entry["zoo"], entry["arguments"], trusted)
-    with blame_own_code(entry["zoo"]):
-        built = replica(network, even_segments(network, segments), entry["batch_size"])
-        dist.barrier()
-        # All measure equally often, so that none measures while others are done.
-        return profile_replica(built, recipe, torch.device("cpu"), warm_up, repeats, number=rank, most=repeats)
-
-
-def _mean(profiles: Sequence[ModelProfile]) -> ModelProfile:
-    first = profiles[0]
-    segments = [_mean_of(own) for own in zip(*(p.segments for p in profiles), strict=True)]
-    levels = [_mean_of(own) for own in zip(*(p.levels for p in profiles), strict=True)]
-    return replace(first, segments=tuple(segments), levels=tuple(levels))
-
-
-def _mean_of(measured: Sequence[Any]) -> Any:
-    """Return the first of some costs of one segment or level with the means of all their times."""
-    means: dict[str, Any] = {}
-    for field in fields(measured[0]):
-        values = [getattr(one, field.name) for one in measured]
-        if isinstance(values[0], Spread):
-            means[field.name] = Spread(*map(fmean, zip(*map(astuple, values), strict=True)))
-        elif isinstance(values[0], float):
-            means[field.name] = fmean(values)
-    return replace(measured[0], **means)
 
 
 def _require_none(given: Mapping[str, object]) -> None:

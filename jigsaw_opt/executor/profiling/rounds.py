@@ -145,18 +145,15 @@ def warm(trainee: Trainee, reset: Callable[[], None]) -> None:
         group["lr"] = before
 
 
-def measure(
-    trainee: Trainee, warm_up: int, repeats: int, gpu_type: str, batch: int | None, most: int | None = None
-) -> ModelProfile:
+def measure(trainee: Trainee, warm_up: int, repeats: int, gpu_type: str, batch: int | None) -> ModelProfile:
     """Measure a model where it is; it trains on meanwhile.
 
     Times in microseconds and bytes of each segment and each level.
 
     `warm_up, repeats`: rounds before measuring, at least 1, and rounds measured, at least 1. A round is the passes over
-    the segments one by one and one block at each level. `batch`: samples of a batch, if known. `most`: rounds measured
-    at most, where the times of blocks differ much, at least `repeats`; None for three times as many.
+    the segments one by one and one block at each level. `batch`: samples of a batch, if known.
     """
-    depth, most = trainee.model.depth, most or _LONGEST * repeats
+    depth, most = trainee.model.depth, _LONGEST * repeats
     segments: list[list[float]] = []
     levels: list[list[float]] = []
     steps: list[float] = []
