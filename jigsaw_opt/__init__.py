@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from jigsaw_opt import instances, scheduling
     from jigsaw_opt.checking import Violation, check
+    from jigsaw_opt.checking.proofs import ProofFault, check_proof
     from jigsaw_opt.documents import (
         InstanceBuilder,
         add_job,
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
         instance_sha256,
         load_instance,
         load_plan,
+        load_proof,
         remove_job,
         save_instance,
         save_plan,
+        save_proof,
     )
     from jigsaw_opt.errors import InfeasibleError, InvalidInputError, JigsawError, Problem, UsageError
     from jigsaw_opt.executor.exchange.compression import EightBit as EightBit
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.planning.per_progress import solve_per_progress
     from jigsaw_opt.planning.pipeline.pipeline import pipeline
     from jigsaw_opt.planning.planned import Planned
+    from jigsaw_opt.problem.bound_proof import BoundProof
     from jigsaw_opt.problem.cluster import Cluster, Link, Server
     from jigsaw_opt.problem.depth import FreeDepth, FullDepth, StaircaseDepth
     from jigsaw_opt.problem.efficiency import Efficiency
@@ -76,6 +80,7 @@ __version__ = "0.2.0"
 
 _NAMES = {
     "checking": ("Violation", "check"),
+    "checking.proofs": ("ProofFault", "check_proof"),
     "documents": (
         "InstanceBuilder",
         "add_job",
@@ -83,9 +88,11 @@ _NAMES = {
         "instance_sha256",
         "load_instance",
         "load_plan",
+        "load_proof",
         "remove_job",
         "save_instance",
         "save_plan",
+        "save_proof",
     ),
     "errors": ("InfeasibleError", "InvalidInputError", "JigsawError", "Problem", "UsageError"),
     "instances.conversion": ("read",),
@@ -102,6 +109,7 @@ _NAMES = {
     "planning.burst.burst": ("burst",),
     "planning.fill.fill": ("fill",),
     "planning.planned": ("Planned",),
+    "problem.bound_proof": ("BoundProof",),
     "problem.cluster": ("Cluster", "Link", "Server"),
     "problem.exchange": ("JobExchange",),
     "problem.instance": ("Instance",),
@@ -142,6 +150,7 @@ _ROOMS = ("instances", "scheduling")
 """Rooms that are names of this one, too."""
 
 __all__ = [
+    "BoundProof",
     "Cluster",
     "Conflict",
     "Efficiency",
@@ -165,6 +174,7 @@ __all__ = [
     "PlanChange",
     "Planned",
     "Problem",
+    "ProofFault",
     "Replay",
     "ReplayRequest",
     "Report",
@@ -192,6 +202,7 @@ __all__ = [
     "burst",
     "change_bandwidth",
     "check",
+    "check_proof",
     "explain",
     "export",
     "failures",
@@ -200,6 +211,7 @@ __all__ = [
     "instances",
     "load_instance",
     "load_plan",
+    "load_proof",
     "partition",
     "picture",
     "pipeline",
@@ -209,6 +221,7 @@ __all__ = [
     "run_plan",
     "save_instance",
     "save_plan",
+    "save_proof",
     "scheduling",
     "simulate",
     "solve",

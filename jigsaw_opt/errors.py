@@ -48,6 +48,7 @@ _GIVERS = {
     "Options": "as in Options(time_limit=10)",
     "Instance": "instances.load(NAME) and load_instance(PATH) give one",
     "Plan": "load_plan(PATH) and the plan of a Result are one",
+    "BoundProof": "load_proof(PATH) and the bound_proof of a Result are one",
     "Fix": "as in Fix(before_us=1000)",
     "Cluster": "an Instance has one, and `cluster_in_words` of jigsaw_opt.simulation.inputs.cluster_files reads a text",
     "ReplayRequest": "as in ReplayRequest(instance, plan)",

@@ -74,6 +74,11 @@ for name in jigsaw_opt._NEED_TORCH:
     ("name", "arguments", "told"),
     [
         ("check", ("pair", None), "plan is a Plan, not None; load_plan(PATH) and the plan of a Result are one"),
+        (
+            "check_proof",
+            ("pair", "p.json"),
+            "proof is a BoundProof, not 'p.json'; load_proof(PATH) and the bound_proof",
+        ),
         ("picture", ("pair", None), "plan is a Plan, not None; load_plan(PATH)"),
         ("add_job", ("a", None), "instance is an Instance, not 'a'; instances.load(NAME)"),
         ("save_instance", ("x.json", "pair"), "instance is an Instance, not 'x.json'; instances.load(NAME)"),
@@ -100,7 +105,7 @@ def test_an_argument_of_another_type_is_refused_with_what_gives_one(
 def test_what_signatures_name_can_be_imported_from_the_front() -> None:
     wanted = {"Event", "Fix", "Instance", "Options", "Plan", "Problem", "Report", "Result", "Solver", "Violation"}
     assert wanted <= set(jo.__all__)
-    assert len(jo.__all__) <= 77
+    assert len(jo.__all__) <= 79
     errors = importlib.import_module("jigsaw_opt.errors")
     raised = {name for name in errors.__all__ if name.endswith("Error")}
     assert all(issubclass(getattr(errors, name), jo.JigsawError) for name in raised)

@@ -16,6 +16,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from jigsaw_opt.documents.parsing import checked, collection_paused, parsed
 from jigsaw_opt.documents.recognising import stated_kind
 from jigsaw_opt.problem import Depth, Instance, JobPlan, Model, Plan
+from jigsaw_opt.problem.bound_proof import BoundProof
 from jigsaw_opt.problem.depth import depth_class
 from jigsaw_opt.problem.measured.times import MeasuredJob
 from jigsaw_opt.problem.plan import TaskGraphJobPlan
@@ -83,6 +84,16 @@ def decode_plan(data: bytes | str, source: str = "$") -> Plan:
         return Plan.of_jobs(**{**tree, "jobs": made(tuple[JobPlan | TaskGraphJobPlan, ...], tree["jobs"])})
 
 
+def decode_proof(data: bytes | str, source: str = "$") -> BoundProof:
+    """Read a proof of a bound, ``jigsaw-proof/1``; whether it is right is for `checking.proofs` to say.
+
+    `source`: what problems with the document as a whole are said of: ``$`` or a file name.
+    """
+    tree = parsed(data, source, _check_proof)
+    del tree["format"]
+    return BoundProof(**tree)
+
+
 def _instance(tree: Json) -> Instance:
     tree.pop("format", None)
     found: Instance = made(Instance, tree)
@@ -101,16 +112,23 @@ def _check_model(tree: Json, report: Report) -> None:
 
 def _check_plan(kind: Kind, tree: Json, report: Report) -> None:
     structure(kind)(tree, "$", report)
-    for place in _not_finite(tree.get("solver"), ("$", "solver")):
-        report.add(place, "must be a finite number", code="out-of-range")
+    for place, number in _floats(tree.get("solver"), ("$", "solver")):
+        if not math.isfinite(number):
+            report.add(place, "must be a finite number", code="out-of-range")
 
 
-def _not_finite(value: Any, place: Place) -> Iterator[Place]:
-    if isinstance(value, float) and not math.isfinite(value):
-        yield place
+def _check_proof(tree: Json, report: Report) -> None:
+    structure("proof")(tree, "$", report)
+    for place, number in _floats(tree.get("argument"), ("$", "argument")):
+        report.add(place, f"must be an integer; is {number}", code="wrong-type")
+
+
+def _floats(value: Any, place: Place) -> Iterator[tuple[Place, float]]:
+    if isinstance(value, float):
+        yield place, value
     elif isinstance(value, list | dict):
         for key, item in enumerate(value) if isinstance(value, list) else value.items():
-            yield from _not_finite(item, (place, key))
+            yield from _floats(item, (place, key))
 
 
 # From here on the document is known to be right.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from jigsaw_opt.arguments import typed
 from jigsaw_opt.problem import Instance, Iteration, JobPlan, Model, Phase, Plan
+from jigsaw_opt.problem.bound_proof import BoundProof
 from jigsaw_opt.problem.measured.layers import LayerGraph
 from jigsaw_opt.problem.plan import Block, Execution, TaskGraphIteration, TaskGraphJobPlan, Transfer
 from jigsaw_opt.problem.rules.keyed import plain
@@ -19,6 +20,8 @@ from jigsaw_opt.problem.rules.structure import structure
 from jigsaw_opt.text import json_text
 
 Json = dict[str, Any]
+_LONGEST_LINE = 110
+"""Characters of an object of a proof that is written on one line."""
 
 
 def canonical_json(instance: Instance) -> bytes:
@@ -77,6 +80,27 @@ def encode_plan(plan: Plan) -> bytes:
         return ("{\n" + head + f'  "groups": [{",".join(groups)}\n  ]\n}}\n').encode()
     head = _head("jigsaw-plan/1", plan, {"period_us": plan.period_us})
     return ("{\n" + head + f'  "jobs": [{_job_plans(plan.jobs, "    ")}\n  ]\n}}\n').encode()
+
+
+def encode_proof(proof: BoundProof) -> bytes:
+    """Write a proof of a bound as ``jigsaw-proof/1``; an object or list of others that is long has a line for each."""
+    head = {field: getattr(proof, field) for field in ("instance", "instance_sha256", "objective", "bound", "argument")}
+    return (_in_lines({"format": "jigsaw-proof/1", **head}, "\n") + "\n").encode()
+
+
+def _in_lines(value: object, margin: str) -> str:
+    """Return JSON with a line for each entry of what is long and no list of plain values, behind `margin`."""
+    inner = margin + " "
+    if isinstance(value, Mapping):
+        ends, parts = "{}", [f"{json_text(key)}: {_in_lines(item, inner)}" for key, item in value.items()]
+    elif isinstance(value, list | tuple) and any(isinstance(item, Mapping | list | tuple) for item in value):
+        ends, parts = "[]", [_in_lines(item, inner) for item in value]
+    else:
+        return json_text(value)
+    flat = ", ".join(parts)
+    if len(flat) <= _LONGEST_LINE and "\n" not in flat:
+        return ends[0] + flat + ends[1]
+    return ends[0] + inner + f",{inner}".join(parts) + margin + ends[1]
 
 
 def _head(form: str, plan: Plan, more: Json) -> str:

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jigsaw_opt.arguments import typed
-from jigsaw_opt.documents.decoding import decode_instance, decode_model, decode_plan, made
-from jigsaw_opt.documents.encoding import encode_instance, encode_plan
+from jigsaw_opt.documents.decoding import decode_instance, decode_model, decode_plan, decode_proof, made
+from jigsaw_opt.documents.encoding import encode_instance, encode_plan, encode_proof
 from jigsaw_opt.documents.file_bytes import read_text, write_atomically
 from jigsaw_opt.documents.parsing import parsed
 from jigsaw_opt.documents.readers.profiles.pipedream import read_layer_graph
 from jigsaw_opt.documents.recognising import expecting, likely_form, stated_kind
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem import Instance, Plan
+from jigsaw_opt.problem.bound_proof import BoundProof
 from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.rules.model import check_layers
@@ -132,6 +133,18 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
     return _loaded(path, decode_plan, "plan", "phased-plan")
 
 
+@typed
+def load_proof(path: str | os.PathLike[str]) -> BoundProof:
+    """Read a proof of a bound from a file.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file cannot be read, or with every problem of the document.
+    """
+    return _loaded(path, decode_proof, "proof")
+
+
 def load_replay(path: str | os.PathLike[str]) -> Replay:
     """Read a replay from a file."""
     from jigsaw_opt.documents.replay import decode_replay
@@ -139,10 +152,10 @@ def load_replay(path: str | os.PathLike[str]) -> Replay:
     return _loaded(path, decode_replay, "replay", "phased-replay")
 
 
-def load_document(path: str | os.PathLike[str]) -> Instance | Plan | Replay | LayerGraph:
+def load_document(path: str | os.PathLike[str]) -> Instance | Plan | Replay | LayerGraph | BoundProof:
     """Read the document that the ``format`` of a file says it is; an instance where it says none.
 
-    That is an instance, a plan or a replay of either kind, or a layer profile.
+    That is an instance, a plan or a replay of either kind, a layer profile, or a proof of a bound.
     """
     source = os.fspath(path)
     return decode_document(read_text(path), source)
@@ -156,7 +169,7 @@ def _loaded(path: str | os.PathLike[str], decode: Callable[[bytes, str], Documen
         return decode(data, source)
 
 
-def decode_document(data: bytes, source: str) -> Instance | Plan | Replay | LayerGraph:
+def decode_document(data: bytes, source: str) -> Instance | Plan | Replay | LayerGraph | BoundProof:
     """Read a document as `load_document` does, from the bytes of a file that is called `source`."""
     match stated_kind(data):
         case "plan" | "phased-plan":
@@ -167,6 +180,8 @@ def decode_document(data: bytes, source: str) -> Instance | Plan | Replay | Laye
             return decode_replay(data, source)
         case "layers":
             return decode_layers(data, source)
+        case "proof":
+            return decode_proof(data, source)
         case _:
             with expecting(data, source, "instance", "plan", "replay"):
                 return decode_instance(data, source)
@@ -208,3 +223,22 @@ def save_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
         It is of another type, or the file cannot be written.
     """
     write_atomically(path, encode_plan(plan))
+
+
+@typed
+def save_proof(proof: BoundProof, path: str | os.PathLike[str]) -> None:
+    """Write a proof of a bound to a file, all of it or nothing.
+
+    Parameters
+    ----------
+    proof
+        The proof.
+    path
+        The file, which is replaced.
+
+    Raises
+    ------
+    UsageError
+        It is of another type, or the file cannot be written.
+    """
+    write_atomically(path, encode_proof(proof))

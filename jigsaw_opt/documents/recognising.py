@@ -50,6 +50,7 @@ FORMS: Mapping[str, Form] = {
     "partition": Form("a partition", "jigsaw pipeline FILE"),
     "layers": Form("a layer profile", "jigsaw partition FILE, and jigsaw pipeline FILE --stages N"),
     "model": Form("a model of an instance", "jigsaw new --profile NAME=FILE, and jigsaw partition FILE"),
+    "proof": Form("a proof of a bound", "jigsaw check INSTANCE --proof FILE"),
     "result": Form("a result file", "jigsaw bench … --against FILE"),
     **{
         name: Form(reader.what, f"jigsaw simulate --workload {name}:FILE{SIMULATED}")
@@ -62,7 +63,7 @@ FORMS: Mapping[str, Form] = {
     **{name: Form(what, f"jigsaw convert {name} FILE") for name, what in _CONVERTED.items()},
 }
 """Every form that is recognised, by its name: kinds of documents, formats of traces, clusters and models."""
-_DOCUMENTS = frozenset({"instance", "plan", "phased-plan", "replay", "phased-replay", "partition", "layers"})
+_DOCUMENTS = frozenset({"instance", "plan", "phased-plan", "replay", "phased-replay", "partition", "layers", "proof"})
 _MARKS: Mapping[str, Callable[[str], int]] = {
     "model": lambda head: int(_MODEL.match(head) is not None and _OF_MORE.search(head) is None),
     "result": lambda head: int(all(key in head for key in _RUN) and _OF_MORE.search(head) is None),

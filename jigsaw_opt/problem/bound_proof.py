@@ -14,8 +14,18 @@ Argument = Mapping[str, Any]
 class BoundProof:
     """Proof that no correct plan of an instance has an objective below a value.
 
-    `instance, instance_sha256`: name and hash of the instance. `objective`: ``makespan`` or ``period`` in microseconds,
-    or ``weighted_completion``. `bound`: the value. `argument`: why, as plain JSON values.
+    Fields as in the document ``jigsaw-proof/1``.
+
+    Parameters
+    ----------
+    instance, instance_sha256
+        Name and hash of the instance.
+    objective
+        ``makespan`` or ``period``, in microseconds, or ``weighted_completion``, in microseconds times weight.
+    bound
+        The value.
+    argument
+        Why, as plain JSON values.
     """
 
     instance: str

@@ -21,7 +21,7 @@ from jigsaw_opt.simulation.inputs.cluster_files import FORMATS
 from tests.refusals import refuses
 
 DATA = Path(__file__).parents[1] / "data"
-KINDS = ("instance", "plan", "phased-plan", "replay", "phased-replay", "partition", "layers")
+KINDS = ("instance", "plan", "phased-plan", "replay", "phased-replay", "partition", "layers", "proof")
 TEXTS = {
     **{kind: json.dumps({"format": f"jigsaw-{kind}/1", "jobs": [1]}) for kind in KINDS},
     "model": '{\n  "segments": [{"name": "all"}]\n}',

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from jigsaw_opt.arguments import typed
 from jigsaw_opt.checking.proofs.arguments import proven
 from jigsaw_opt.checking.proofs.facts import Facts
 from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError
@@ -24,10 +25,21 @@ class ProofFault(NamedTuple):
     message: str
 
 
+@typed
 def check_proof(instance: Instance, proof: BoundProof) -> ProofFault | None:
-    """Return the first step that fails of a proof for all correct plans of an instance; None where it is right.
+    """Check the proof of a bound of all correct plans of an instance.
 
-    `proof`: the proof, however damaged.
+    Parameters
+    ----------
+    instance
+        The instance.
+    proof
+        The proof, however damaged.
+
+    Returns
+    -------
+    ProofFault or None
+        The first step that fails; None where the proof is right.
     """
     if proof.instance_sha256 != instance_sha256(instance):
         return ProofFault("$.instance_sha256", "is not that of the instance")
@@ -37,6 +49,8 @@ def check_proof(instance: Instance, proof: BoundProof) -> ProofFault | None:
         value = proven(ProofStep(proof.argument, "$.argument"), Facts(instance))
     except ProofStepError as error:
         return ProofFault(error.path, error.message)
+    except RecursionError:
+        return ProofFault("$.argument", "is nested too deeply")
     if value != proof.bound:
         return ProofFault("$.bound", f"is {proof.bound}, but the argument proves {value}")
     return None

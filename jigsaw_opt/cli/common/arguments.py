@@ -18,7 +18,7 @@ default, which the help then tells. Names that end in a colon are titles of grou
 _TYPES: Mapping[str, type] = {
     **dict.fromkeys(("N", "BYTES", "MICROSECONDS", "OBJECTIVE", "PERCENT", "US"), int),
     **dict.fromkeys(("FACTOR", "HOURS", "SECONDS", "SHARE", "UNITS"), float),
-    **dict.fromkeys(("COSTS", "DIR", "DIR|FILE", "FILE", "PAGE", "PLAN", "PROFILE"), Path),
+    **dict.fromkeys(("COSTS", "DIR", "DIR|FILE", "FILE", "PAGE", "PLAN", "PROFILE", "PROOF"), Path),
 }
 """What the values are that are called so; others are text."""
 _MARKS = frozenset(("...", "*", "!"))

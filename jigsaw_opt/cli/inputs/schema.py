@@ -8,7 +8,7 @@ from jigsaw_opt.cli.common.arguments import Arguments
 from jigsaw_opt.cli.common.output import print_json
 
 ARGUMENTS: Arguments = {
-    "document instance|plan|phased-plan|replay|phased-replay|partition|layers|result": "which document"
+    "document instance|plan|phased-plan|replay|phased-replay|partition|layers|proof|result": "which document"
 }
 
 

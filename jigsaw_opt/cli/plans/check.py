@@ -1,4 +1,4 @@
-"""Check a plan against its instance, from the definitions alone; list every broken rule."""
+"""Check a plan and the proof of a bound against their instance, from the definitions alone."""
 
 from __future__ import annotations
 
@@ -6,41 +6,102 @@ import argparse
 from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.common.arguments import PLAN, Arguments
-from jigsaw_opt.cli.common.options import instance_and_plan
 from jigsaw_opt.cli.common.output import note, print_json
+from jigsaw_opt.errors import missing_option
 from jigsaw_opt.text import printable
 
 if TYPE_CHECKING:
     from jigsaw_opt.checking import Violation
+    from jigsaw_opt.checking.proofs import ProofFault
+    from jigsaw_opt.problem.bound_proof import BoundProof
+    from jigsaw_opt.problem.instance import Instance
+    from jigsaw_opt.problem.plan import Plan
 
+USAGE = "%(prog)s INSTANCE [PLAN] [--proof PROOF] [--json]"
 EXAMPLE = "jigsaw check server/demo plan.json"
 CHECK_FAILED = 7
 _SHOWN = 1000
-ARGUMENTS: Arguments = {**PLAN, "--json": "print the broken rules as JSON"}
+ARGUMENTS: Arguments = {
+    "instance INSTANCE": PLAN["instance INSTANCE"],
+    "[plan] PLAN": "a plan document; with --proof it may be left out",
+    "--proof PROOF": "a proof of a bound, as `jigsaw solve --proof` writes it: check it, too",
+    "--json": "print the broken rules, and the step of the proof that fails, as JSON",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Check and print."""
     from jigsaw_opt.checking import check
+    from jigsaw_opt.checking.proofs import check_proof
+    from jigsaw_opt.documents import load_plan, load_proof
+    from jigsaw_opt.instances.sources import instance_from
+
+    if arguments.plan is None and arguments.proof is None:
+        raise missing_option("plan", "a plan is missing, or the proof of a bound (--proof PROOF)")
+    instance = instance_from(arguments.instance)
+    plan = None if arguments.plan is None else load_plan(arguments.plan)
+    proof = None if arguments.proof is None else load_proof(arguments.proof)
+    broken = () if plan is None else check(instance, plan)
+    fault = None if proof is None else check_proof(instance, proof) or _contradiction(plan, proof, broken)
+    if arguments.json:
+        print_json(_as_json(plan, proof, broken, fault))
+    else:
+        _tell(instance, arguments, (plan, broken), (proof, fault))
+    return CHECK_FAILED if broken or fault else 0
+
+
+def _contradiction(plan: Plan | None, proof: BoundProof, broken: Sequence[Violation]) -> ProofFault | None:
+    """Return that a correct plan is better than a proof allows, which only a mistake of a check can bring about."""
+    from jigsaw_opt.checking.proofs import ProofFault
+
+    if plan is None or broken or plan.objective >= proof.bound:
+        return None
+    told = (
+        f"is {proof.bound}, but the plan has {plan.objective} and keeps all rules: a check is wrong; please report it"
+    )
+    return ProofFault("$.bound", told)
+
+
+def _as_json(
+    plan: Plan | None, proof: BoundProof | None, broken: Sequence[Violation], fault: ProofFault | None
+) -> dict[str, Any]:
+    rows = [{"rule": v.rule, "path": v.path, "message": v.message, "read": v.read} for v in broken]
+    told: dict[str, Any] = {} if plan is None else {"correct": not broken, "violations": rows}
+    if proof is None:
+        return told
+    optimal = None if plan is None else not broken and fault is None and plan.objective == proof.bound
+    right = {"right": fault is None, "fault": None if fault is None else fault._asdict()}
+    return told | {"proof": {**right, "bound": proof.bound, "certified_optimal": optimal}}
+
+
+def _tell(
+    instance: Instance,
+    arguments: argparse.Namespace,
+    of_plan: tuple[Plan | None, Sequence[Violation]],
+    of_proof: tuple[BoundProof | None, ProofFault | None],
+) -> None:
+    """Print what a plan breaks and which step of a proof fails, or what is right."""
     from jigsaw_opt.checking.require import of_another
 
-    instance, plan = instance_and_plan(arguments)
-    violations, other = check(instance, plan), of_another(instance, plan)
-    if arguments.json:
-        rows = [{"rule": v.rule, "path": v.path, "message": v.message, "read": v.read} for v in violations]
-        print_json({"correct": not violations, "violations": rows})
-    elif other is not None:
+    (plan, broken), (proof, fault) = of_plan, of_proof
+    other = None if plan is None else of_another(instance, plan)
+    if other is not None:
         print(printable(f"{arguments.plan} {other}"))
-    elif violations:
-        _print(violations[:_SHOWN])
-        if len(violations) > _SHOWN:
-            note(f"and {len(violations) - _SHOWN} more (all with --json)")
     else:
-        print("correct")
-    return CHECK_FAILED if violations else 0
+        _print(broken[:_SHOWN])
+        if len(broken) > _SHOWN:
+            note(f"and {len(broken) - _SHOWN} more (all with --json)")
+    told = [] if plan is None or broken else ["correct"]
+    if proof is not None and fault is None:
+        optimal = bool(told) and plan is not None and plan.objective == proof.bound
+        told.append("certified optimal" if optimal else f"no plan is better than {proof.bound} (certified)")
+    if told:
+        print("; ".join(told))
+    if fault is not None:
+        print(printable(f"{arguments.proof}: {fault.path} {fault.message}"))
 
 
 def _print(violations: Sequence[Violation]) -> None:

@@ -14,7 +14,7 @@ from jigsaw_opt.text import nearest
 
 __all__ = ["Kind", "depth_schema", "schema", "shipped"]
 
-Kind = Literal["instance", "plan", "phased-plan", "replay", "phased-replay", "partition", "layers", "result"]
+Kind = Literal["instance", "plan", "phased-plan", "replay", "phased-replay", "partition", "layers", "proof", "result"]
 _PARTS_OF: dict[Kind, Kind] = {"phased-plan": "plan", "phased-replay": "replay"}
 """Documents whose schemas take definitions from that of another one."""
 
@@ -30,7 +30,7 @@ def schema(kind: Kind) -> dict[str, Any]:
     ----------
     kind
         ``"instance"``, ``"plan"``, ``"phased-plan"``, ``"replay"``, ``"phased-replay"``, ``"partition"``,
-        ``"layers"`` or ``"result"``.
+        ``"layers"``, ``"proof"`` or ``"result"``.
 
     Raises
     ------

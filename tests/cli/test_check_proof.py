@@ -1,0 +1,89 @@
+"""`jigsaw check --proof`: what it says of plans and proofs, right and wrong."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.checking import proofs
+from jigsaw_opt.checking.proofs import ProofFault, check_proof
+from jigsaw_opt.cli import main
+from jigsaw_opt.documents import instance_sha256, save_plan, save_proof
+from jigsaw_opt.problem import Instance, Plan
+from jigsaw_opt.problem.bound_proof import BoundProof
+from tests.refusals import ends
+
+
+@pytest.fixture
+def proof(pair: Instance) -> BoundProof:
+    return BoundProof(pair.name, instance_sha256(pair), pair.objective, 0, {"kind": "none"})
+
+
+def test_a_right_proof_certifies_its_bound(
+    pair_path: Path,
+    pair_plan_path: Path,
+    proof: BoundProof,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tmp_path / "proof.json"
+    save_proof(proof, path)
+    told = "no plan is better than 0 (certified)\n"
+    assert main(["check", str(pair_path), "--proof", str(path)]) == 0
+    assert main(["check", str(pair_path), str(pair_plan_path), "--proof", str(path)]) == 0
+    assert capsys.readouterr().out == f"{told}correct; {told}"
+    monkeypatch.setattr(proofs, "proven", lambda step, facts: 1800)
+    save_proof(replace(proof, bound=1800), path)
+    assert main(["check", str(pair_path), str(pair_plan_path), "--proof", str(path)]) == 0
+    assert capsys.readouterr().out == "correct; certified optimal\n"
+    assert main(["check", str(pair_path), str(pair_plan_path), "--proof", str(path), "--json"]) == 0
+    right = {"right": True, "fault": None, "bound": 1800, "certified_optimal": True}
+    assert json.loads(capsys.readouterr().out) == {"correct": True, "violations": [], "proof": right}
+
+
+def test_a_wrong_proof_says_which_step_fails(
+    pair_path: Path,
+    pair_plan: Plan,
+    pair_plan_path: Path,
+    proof: BoundProof,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path, plan = tmp_path / "proof.json", tmp_path / "plan.json"
+    save_proof(replace(proof, argument={"kind": "hope"}), path)
+    assert main(["check", str(pair_path), str(pair_plan_path), "--proof", str(path)]) == 7
+    assert capsys.readouterr().out == f"correct\n{path}: $.argument.kind 'hope' is no kind of argument\n"
+    assert main(["check", str(pair_path), "--proof", str(path), "--json"]) == 7
+    fault = {"path": "$.argument.kind", "message": "'hope' is no kind of argument"}
+    wrong = {"right": False, "fault": fault, "bound": 0, "certified_optimal": None}
+    assert json.loads(capsys.readouterr().out) == {"proof": wrong}
+    # A plan that is wrong is certified by no proof.
+    save_proof(proof, path)
+    save_plan(replace(pair_plan, objective=0, bound=0), plan)
+    assert main(["check", str(pair_path), str(plan), "--proof", str(path)]) == 7
+    assert capsys.readouterr().out.endswith("no plan is better than 0 (certified)\n")
+    # Both can be right only if a check is wrong.
+    monkeypatch.setattr(proofs, "proven", lambda step, facts: 1801)
+    save_proof(replace(proof, bound=1801), path)
+    assert main(["check", str(pair_path), str(pair_plan_path), "--proof", str(path)]) == 7
+    assert "please report it" in capsys.readouterr().out
+
+
+def test_a_proof_of_something_else_is_wrong(pair: Instance, proof: BoundProof) -> None:
+    assert check_proof(pair, proof) is None
+    assert check_proof(pair, replace(proof, bound=1)) == ProofFault("$.bound", "is 1, but the argument proves 0")
+    for other in (replace(proof, instance_sha256="00"), replace(proof, objective="period")):
+        fault = check_proof(pair, other)
+        assert fault is not None and fault.message.startswith("is not that of the instance")
+    nested: dict[str, object] = {"kind": "none"}
+    for argument in ({}, {"kind": 3}, {"kind": "none", "more": nested}):
+        assert check_proof(pair, replace(proof, argument=argument)) is not None
+
+
+def test_without_a_plan_and_a_proof_there_is_nothing_to_check(pair_path: Path) -> None:
+    ends("2: missing-option plan", "check", pair_path)
