@@ -36,7 +36,7 @@ COSTS = PipelineCosts((10, 10), (20, 20))
         (COSTS, {"micro_batches": 4, "horizon": "cyclic"}, 120 + 30),
         (COSTS, {"micro_batches": 4, "schedule": "gpipe", "memory": 1}, 150),
         (COSTS, {"micro_batches": 2, "schedule": "search"}, 90),
-        (COSTS, {"schedule": "async", "in_flight": 1}, 60),
+        (COSTS, {"schedule": "async"}, 30),
         (PipelineCosts((10,) * 4, (20,) * 4), {"gpus": 2, "micro_batches": 4, "schedule": "interleaved"}, 270),
     ],
 )
@@ -70,7 +70,6 @@ def test_the_baseline_is_told_besides() -> None:
         (COSTS, {"schedule": "async", "micro_batches": 2, "horizon": "finite"},
          "not-together micro_batches; not-together horizon"),
         (COSTS, {"schedule": "async", "backward": "split"}, "not-together backward"),
-        (COSTS, {"in_flight": 2}, "missing-option in_flight"),
         (COSTS, {"into": load("server/plain"), "schedule": "search", "horizon": "finite"},
          "not-together schedule; not-together horizon"),
         (COSTS, {"gpu_type": "v100", "weight": 2}, "not-together gpu_type; not-together weight"),

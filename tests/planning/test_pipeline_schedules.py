@@ -13,7 +13,7 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.errors import InfeasibleError, UsageError
 from jigsaw_opt.planning.joint import PipelineChoices, plan_pipeline
 from jigsaw_opt.planning.joint.less_memory import with_less_memory
-from jigsaw_opt.planning.pipeline.asynchronous import _building_block, asynchronous
+from jigsaw_opt.planning.pipeline.asynchronous import asynchronous
 from jigsaw_opt.planning.pipeline.costs import AsyncStage, PipelineCosts
 from jigsaw_opt.planning.pipeline.list_schedule import makespan_us
 from jigsaw_opt.planning.pipeline.named import ORDERS
@@ -22,7 +22,6 @@ from jigsaw_opt.planning.pipeline.schedule import PipelineSchedule, require_memo
 from jigsaw_opt.planning.pipeline.search import names_of, search_schedule
 from jigsaw_opt.planning.pipeline.stages import PipelineProblem, held_bytes, peak_bytes
 from jigsaw_opt.planning.pipeline.stated import orders_of
-from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
@@ -145,42 +144,24 @@ def test_equal_stages_need_the_minibatches_of_the_paper() -> None:
     found = asynchronous(stages, "steady")
     assert (found.details.initiation_interval_us, found.details.in_flight, found.details.noam) == (3, 4, 4)
     assert found.details.weight_versions == (4, 3, 2, 1)
-    # With fewer, the first stage waits for an old one to come back.
-    fewer = asynchronous(stages, "steady", in_flight=2)
-    assert fewer.details.latency_us <= 2 * fewer.details.initiation_interval_us
-    assert fewer.details.initiation_interval_us == 6
-    assert check(fewer.instance, fewer.plan) == ()
 
 
-def test_the_initiation_interval_is_the_least_that_keeps_the_minibatches_in_flight() -> None:
-    # At 10600 a backward pass would be pushed back by a turn.
-    found = asynchronous([AsyncStage(3600, 7000, transfer_us=5), AsyncStage(3600, 7000)], "steady", in_flight=2)
-    assert (found.details.initiation_interval_us, found.details.latency_us) == (10605, 21210)
+def test_no_initiation_interval_is_shorter() -> None:
     rng = random.Random(5)
-
-    def draw(copies: list[int]) -> AsyncStage:
-        return AsyncStage(rng.randint(1, 40), rng.randint(1, 60), rng.choice(copies), transfer_us=rng.randint(0, 9))
-
-    for _ in range(100):
-        stages, in_flight = [draw([1, 1, 2, 3]) for _ in range(rng.randint(1, 5))], rng.randint(1, 5)
-        found = asynchronous(stages, "steady", in_flight)
-        slowest = max(ceil_div(stage.forward_us + stage.backward_us, stage.replicas) for stage in stages)
-        for interval in range(slowest, found.details.initiation_interval_us):
-            block, _ = _building_block(stages, interval)
-            assert block[-1][0] + stages[0].backward_us > in_flight * interval
     for _ in range(6):
-        stages, in_flight = [draw([1]) for _ in range(rng.randint(2, 3))], rng.randint(1, 3)
-        found = asynchronous(stages, "steady", in_flight)
+        stages = [
+            AsyncStage(rng.randint(1, 40), rng.randint(1, 60), transfer_us=rng.randint(0, 9))
+            for _ in range(rng.randint(2, 3))
+        ]
+        found = asynchronous(stages, "steady")
         solved = solve(found.instance, options=Options(work_limit=2000))
         assert solved.status == "optimal"
         assert solved.plan.period_us == found.details.initiation_interval_us
 
 
-def test_steady_state_keeps_memory_and_wants_a_minibatch() -> None:
+def test_steady_state_keeps_memory() -> None:
     with fails(InfeasibleError, "stage 0", "200 bytes", "199"):
         asynchronous([AsyncStage(1, 1, 1, 100), AsyncStage(1, 1)], "steady", memory=199)
-    with misuse("out-of-range in_flight"):
-        asynchronous([AsyncStage(1, 1)], "steady", in_flight=0)
 
 
 def never() -> bool:

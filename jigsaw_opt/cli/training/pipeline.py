@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.measured.layers import LayerGraph
 
 _SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "v-half", "async", "search")
-_STATED = ("schedule", "micro_batches", "backward", "first_stage", "gpus", "memory", "in_flight", "horizon", "stages",
+_STATED = ("schedule", "micro_batches", "backward", "first_stage", "gpus", "memory", "horizon", "stages",
            "virtual", "placement", "recompute", "batch", "bandwidth", "latency_us", "baseline", "iterations", "weight",
            "name")  # fmt: skip
 """Options that the library takes by these names."""
@@ -82,7 +82,6 @@ ARGUMENTS: Arguments = {
     " options)",
     "--gpus N": "GPUs, each with as many stages (default: one a stage)",
     "--memory BYTES": {"help": "memory of a GPU, also as in 32GB (default: no limit)", "type": size_of},
-    "--in-flight N": "async: minibatches under way at most (default: as many as the least initiation interval takes)",
     "--horizon finite|cyclic": "horizon of the instance written (default: finite)",
     "--name NAME = pipeline": "name of the instance; with --into, of the job",
     "cuts and schedule together:": _CUTS,

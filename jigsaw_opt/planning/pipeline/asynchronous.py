@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import lcm
 
-from jigsaw_opt.errors import InfeasibleError, out_of_range
+from jigsaw_opt.errors import InfeasibleError
 from jigsaw_opt.planning.pipeline.costs import AsyncStage
 from jigsaw_opt.planning.pipeline.schedule import plan_of_starts
 from jigsaw_opt.planning.pipeline.stages import GPU_TYPE, alone_on_server, sends
@@ -56,24 +56,20 @@ class AsyncSchedule:
         return 1 - work / (sum(stage.replicas for stage in self.stages) * self.initiation_interval_us)
 
 
-def asynchronous(
-    stages: Sequence[AsyncStage], name: str, in_flight: int | None = None, memory: int | None = None
-) -> Planned[AsyncSchedule]:
-    """Return the steady state of PipeDream for some stages.
+def asynchronous(stages: Sequence[AsyncStage], name: str, memory: int | None = None) -> Planned[AsyncSchedule]:
+    """Return the steady state of PipeDream for some stages: the schedule with the interval of the slowest stage.
 
-    The schedule with the interval of the slowest stage, or the least interval at which a building block keeps
-    `in_flight`.
+    As many minibatches are under way as it takes, and at least the paper's NOAM for each copy of the first stage.
 
-    `in_flight`: minibatches under way at most, which may lengthen the initiation interval; None for as many as the
-    least one takes, and at least the paper's NOAM for each copy of the first stage. `memory`: bytes of a GPU; None for
-    as much as it takes.
+    `memory`: bytes of a GPU; None for as much as it takes.
     """
-    if in_flight is not None and in_flight < 1:
-        raise out_of_range("in_flight", f"at least 1 minibatch is in flight, not {in_flight}")
     workers, first = sum(stage.replicas for stage in stages), stages[0].replicas
     noam = ceil_div(workers, first) * first
-    interval, starts, latency = _least_interval(stages, in_flight)
-    allowed = max(noam, ceil_div(latency, interval)) if in_flight is None else in_flight
+    # No interval is below this: each copy takes both passes of every minibatch that is its turn.
+    interval = max(ceil_div(stage.forward_us + stage.backward_us, stage.replicas) for stage in stages)
+    starts = _building_block(stages, interval)
+    latency = starts[-1][0] + stages[0].backward_us
+    allowed = max(noam, ceil_div(latency, interval))
     # A copy takes a minibatch every `replicas` intervals, and keeps its weights and activations from the begin of the
     # forward pass to the end of the backward pass: so many minibatches at once.
     versions = tuple(
@@ -98,31 +94,14 @@ Starts = list[tuple[int, int]]
 """Start and stage of each pass of a minibatch: forward through all stages, then back."""
 
 
-def _least_interval(stages: Sequence[AsyncStage], in_flight: int | None) -> tuple[int, Starts, int]:
-    """Return the initiation interval, the starts of a minibatch with it, and how long that takes."""
-    # No interval is below this: each copy takes both passes of every minibatch that is its turn.
-    interval = max(ceil_div(stage.forward_us + stage.backward_us, stage.replicas) for stage in stages)
-    while True:
-        starts, fits = _building_block(stages, interval)
-        latency = starts[-1][0] + stages[0].backward_us
-        if in_flight is None or latency <= in_flight * interval:
-            return interval, starts, latency
-        # A longer interval shortens the latency only where a pass that is pushed back fits a turn earlier.
-        interval = min([ceil_div(latency, in_flight), *fits])
-
-
-def _building_block(stages: Sequence[AsyncStage], interval: int) -> tuple[Starts, list[int]]:
-    """Return the earliest starts of one minibatch's passes that do not collide with others, each an interval later.
-
-    With them come, for each backward pass that is pushed back, the least interval at which it fits a turn earlier.
-    """
+def _building_block(stages: Sequence[AsyncStage], interval: int) -> Starts:
+    """Return the earliest starts of one minibatch's passes that do not collide with others, each an interval later."""
     forward: Starts = []
     ready = 0
     for number, stage in enumerate(stages):
         forward.append((ready, number))
         ready += stage.forward_us + stage.transfer_us
     backward: Starts = []
-    fits: list[int] = []
     ready -= stages[-1].transfer_us
     for number in reversed(range(len(stages))):
         stage, begin = stages[number], forward[number][0]
@@ -131,14 +110,10 @@ def _building_block(stages: Sequence[AsyncStage], interval: int) -> tuple[Starts
         # The copy begins a forward pass each turn. This counts the turns from the minibatch's own to the one that the
         # last microsecond of its backward pass would fall into.
         turns = (ready - begin + stage.backward_us - 1) // turn
-        free = begin + turns * turn + stage.forward_us
-        # In its own turn the backward pass is behind the forward pass anyway, so `turns` is at least 1 here.
-        if ready < free:
-            fits.append(ceil_div(ready - begin + stage.backward_us, turns * stage.replicas))
-            ready = free
+        ready = max(ready, begin + turns * turn + stage.forward_us)
         backward.append((ready, number))
         ready += stage.backward_us + (stages[number - 1].transfer_us if number else 0)
-    return [*forward, *backward], fits
+    return [*forward, *backward]
 
 
 def _by_stage(starts: Starts, count: int) -> list[tuple[int, int]]:

@@ -63,7 +63,6 @@ def pipeline(
     first_stage: FirstStage | None = None,
     gpus: int | None = None,
     memory: int | None = None,
-    in_flight: int | None = None,
     horizon: Horizon | None = None,
     virtual: int | Iterable[int] | None = None,
     placement: StagePlacement | None = None,
@@ -104,8 +103,6 @@ def pipeline(
         GPUs of given stages, each with as many of them; None for one a stage.
     memory
         Bytes of a GPU; None for no limit.
-    in_flight
-        Most minibatches under way of ``async``; None for as many as the least initiation interval takes.
     horizon
         Horizon of the instance of given stages; None for the finite one, and the cyclic one of ``async``.
     virtual, placement, recompute, batch
@@ -156,12 +153,11 @@ def pipeline(
         _leave_out(told, {"gpu_type": gpu_type, "iterations": iterations, "weight": weight})
     of_cuts: dict[str, object] = {"stages": stages, "virtual": virtual, "placement": placement, "recompute": recompute}
     of_cuts |= {"batch": batch, "bandwidth": bandwidth, "latency_us": latency_us, "baseline": baseline}
-    of_plans: dict[str, object] = {"in_flight": in_flight, "horizon": horizon}
     if isinstance(source, LayerGraph) or schedule != "search":
         require_options(Limits, options, "the planning of a pipeline")
     if isinstance(source, LayerGraph):
         told = "of a profile that is cut, these are the profile's or are searched for"
-        _leave_out(told, {"schedule": schedule, "gpus": gpus, "into": into, **of_plans})
+        _leave_out(told, {"schedule": schedule, "gpus": gpus, "into": into, "horizon": horizon})
         if stages is None:
             raise missing_option("stages", f"a profile is cut: {argument('stages')} says for how many devices")
         choices = PipelineChoices(
@@ -190,7 +186,8 @@ def pipeline(
     _leave_out("only a profile is cut", of_cuts)
     if into is not None:
         ordered = schedule if schedule in ("async", "search") else None
-        _leave_out("`solve` orders a pipeline in another instance", {"schedule": ordered, "memory": memory, **of_plans})
+        stated = {"schedule": ordered, "memory": memory, "horizon": horizon}
+        _leave_out("`solve` orders a pipeline in another instance", stated)
     elif isinstance(source, PipelineCosts) and source.transfer_bytes and not source.transfer_us:
         raise not_together(
             "transfer_bytes", f"alone, a pipeline has delays in place of bytes: {argument('transfer_us')}"
@@ -201,9 +198,7 @@ def pipeline(
         others |= {name: value for name, value in pairs if value in ("finite", "split")}
         _leave_out("async has no end, and whole backward passes", others)
         copies = stages_of(source) if isinstance(source, PipelineCosts) else async_stages(source)
-        return asynchronous(copies, name, in_flight, memory)
-    if in_flight is not None:
-        raise missing_option("in_flight", f"{argument('in_flight')} is for {argument('schedule', 'async')}")
+        return asynchronous(copies, name, memory)
     order = schedule or "1f1b"
     problem = _problem(source, order, micro_batches, backward, first_stage, gpus, memory)
     if into is not None:
