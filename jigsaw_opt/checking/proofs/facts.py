@@ -1,8 +1,20 @@
-"""Facts of an instance that proofs use: least times of jobs over all placements and levels that the rules allow."""
+"""Facts of an instance that proofs use: least times of jobs over all placements and levels that the rules allow.
+
+They are worked out from docs/proofs.md alone, and share nothing with the code that makes proofs.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cached_property
+
+from jigsaw_opt.checking.proofs.cluster_facts import ClusterFacts
+from jigsaw_opt.checking.proofs.job_facts import IterationFacts, JobFacts
+from jigsaw_opt.checking.proofs.level_limits import level_limits
+from jigsaw_opt.checking.proofs.step import ProofStep
+from jigsaw_opt.checking.terms import ModelTerms, exchanged, model_terms
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import Job
 
 
 class Facts:
@@ -11,3 +23,40 @@ class Facts:
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
         self.objective, self.finite = instance.objective, instance.horizon == "finite"
+        self._iterations: dict[object, IterationFacts] = {}
+        self._jobs: dict[str, JobFacts | None] = {}
+
+    @cached_property
+    def cluster(self) -> ClusterFacts:
+        """Facts of the cluster."""
+        return ClusterFacts(self.instance)
+
+    @cached_property
+    def data_parallel(self) -> Mapping[str, Job]:
+        """The data-parallel jobs by name."""
+        return {job.name: job for job in self.instance.data_parallel_jobs}
+
+    @cached_property
+    def _terms(self) -> Mapping[str, ModelTerms]:
+        return {name: model_terms(model) for name, model in self.instance.models.items()}
+
+    def job(self, step: ProofStep, name: str, field: str = "") -> JobFacts:
+        """Return the facts of a data-parallel job that a step names, in a field of it."""
+        step.require(name in self.data_parallel, f"there is no data-parallel job {name!r}", field)
+        if name not in self._jobs:
+            self._jobs[name] = self._job_facts(self.data_parallel[name])
+        found = self._jobs[name]
+        step.require(found is not None, f"the specification does not know the depth rule of job {name!r}", field)
+        assert found is not None, "the line above raises otherwise"
+        return found
+
+    def _job_facts(self, job: Job) -> JobFacts | None:
+        terms = self._terms[job.model]
+        limits = level_limits(job, terms)
+        if limits is None:
+            return None
+        key = (job.model, job.workers, job.exchange, job.route_policy, limits.fixed, limits.contributors)
+        if key not in self._iterations:
+            own = exchanged(terms, job.exchange)
+            self._iterations[key] = IterationFacts(self.cluster, job.workers, own, job.route_policy, limits)
+        return JobFacts(job, self._iterations[key], limits)

@@ -1,0 +1,126 @@
+"""Facts of a cluster that proofs use: its connected parts, its kinds of GPU, and the best channel (docs/proofs.md)."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Collection, Mapping
+from functools import cached_property
+from typing import NamedTuple
+
+from jigsaw_opt.problem.instance import Instance
+
+GpuKind = tuple[str, int]
+"""Type and memory of a GPU."""
+_SMALL_SERVER = 1024
+"""GPUs of a server that always count, however few workers there are."""
+
+
+class RateAndLatency(NamedTuple):
+    """A channel, of which only the speed matters: bytes per second, and latency in microseconds."""
+
+    rate: int
+    latency_us: int
+
+
+class ClusterFacts:
+    """Facts of the cluster of an instance; servers and links are numbered from 0 in its order."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.cluster = cluster = instance.cluster
+        most = max(_SMALL_SERVER, sum(job.workers for job in instance.jobs))
+        self.gpus = [min(server.gpus, most) for server in cluster.servers]
+        self.kinds: list[GpuKind] = [(server.gpu_type, server.gpu_memory) for server in cluster.servers]
+        self._parts: dict[frozenset[int], Mapping[str, int]] = {}
+
+    @cached_property
+    def gpus_of_kind(self) -> Mapping[GpuKind, int]:
+        """Number of GPUs by type and memory."""
+        counts = Counter[GpuKind]()
+        for kind, gpus in zip(self.kinds, self.gpus, strict=True):
+            counts[kind] += gpus
+        return counts
+
+    @cached_property
+    def watts(self) -> Mapping[str, int]:
+        """Most watts of a block that is alone, by server under some power cap."""
+        least: dict[str, int] = {}
+        for cap in self.cluster.power_caps or ():
+            for server in cap.servers:
+                least[server] = min(cap.watts, least.get(server, cap.watts))
+        return least
+
+    @cached_property
+    def link_numbers(self) -> Mapping[str, int]:
+        """Numbers of links by name."""
+        return {link.name: k for k, link in enumerate(self.cluster.links)}
+
+    def open_links(self, policy: str | None) -> frozenset[int]:
+        """Return the links that routes under a policy may use."""
+        rule = (self.cluster.route_policies or {}).get(policy or "")
+        avoided = set(rule.avoid_links or ()) if rule else set()
+        closed = set(rule.avoid or ()) & set(self.cluster.switches) if rule else set()
+        links = enumerate(self.cluster.links)
+        return frozenset(k for k, link in links if link.name not in avoided and closed.isdisjoint(link.ends))
+
+    def parts(self, links: Collection[int]) -> tuple[int, ...]:
+        """Return for each server the least number of a server that some links join it to."""
+        part = self.part_of(links)
+        return tuple(part[server.name] for server in self.cluster.servers)
+
+    def part_of(self, links: Collection[int]) -> Mapping[str, int]:
+        """Return the same by name, also for switches that some of the links join to a server."""
+        links = frozenset(links)
+        if links not in self._parts:
+            self._parts[links] = self._walk(links)
+        return self._parts[links]
+
+    def _walk(self, links: frozenset[int]) -> Mapping[str, int]:
+        neighbours: dict[str, list[str]] = {}
+        for k in links:
+            one, other = self.cluster.links[k].ends
+            neighbours.setdefault(one, []).append(other)
+            neighbours.setdefault(other, []).append(one)
+        part: dict[str, int] = {}
+        for number, server in enumerate(self.cluster.servers):
+            queue = deque([server.name] if server.name not in part else ())
+            part.setdefault(server.name, number)
+            while queue:
+                for name in neighbours.get(queue.popleft(), ()):
+                    if name not in part:
+                        part[name] = number
+                        queue.append(name)
+        return part
+
+    def best_channel(self, policy: str | None, gpus: Mapping[int, int], workers: int) -> RateAndLatency | None:
+        """Return the largest rate and the least latency on two or more servers; None where no job gets there.
+
+        `gpus`: number of GPUs that may hold a worker, by server.
+        """
+        links, servers = self.cluster.links, self.cluster.servers
+        rates = self._reached([-link.bandwidth for link in links], [-s.fabric_bandwidth for s in servers], policy)
+        latencies = self._reached([link.latency_us for link in links], [s.fabric_latency_us for s in servers], policy)
+        if workers < 2:
+            return None
+        rate = next((value for value, *grade in rates if _has_room(*grade, gpus, workers)), None)
+        latency = next((value for value, *grade in latencies if _has_room(*grade, gpus, workers)), None)
+        return None if rate is None or latency is None else RateAndLatency(-rate, latency)
+
+    def _reached(
+        self, of_links: list[int], of_fabrics: list[int], policy: str | None
+    ) -> list[tuple[int, tuple[int, ...], list[bool]]]:
+        """Return the values from the best on: parts joined by links no worse, and fabrics that are no worse."""
+        usable = self.open_links(policy)
+        found = []
+        for value in sorted({*(of_links[k] for k in usable), *of_fabrics}):
+            parts = self.parts([k for k in usable if of_links[k] <= value])
+            found.append((value, parts, [own <= value for own in of_fabrics]))
+        return found
+
+
+def _has_room(parts: tuple[int, ...], shared: list[bool], gpus: Mapping[int, int], workers: int) -> bool:
+    """Return whether some part has two servers and room for all workers, one on a server whose fabric is worse."""
+    servers, room = Counter[int](), Counter[int]()
+    for server, count in gpus.items():
+        servers[parts[server]] += 1
+        room[parts[server]] += count if shared[server] else min(count, 1)
+    return any(room[part] >= workers and count >= 2 for part, count in servers.items())

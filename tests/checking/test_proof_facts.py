@@ -1,0 +1,60 @@
+"""Facts of data-parallel jobs: the checker and the bounds work them out apart, and agree."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from jigsaw_opt.checking.proofs.facts import Facts
+from jigsaw_opt.checking.proofs.job_facts import JobFacts
+from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError
+from jigsaw_opt.problem import Instance, compile_instance
+from jigsaw_opt.problem.compiled import critical
+from jigsaw_opt.solvers.bounds.job_data import JobData
+from jigsaw_opt.solvers.bounds.relaxation import BoundContext
+from tests.random_instances import random_instance, with_power_caps, with_progress_limits, with_route_policies
+
+
+def assert_agree(own: JobFacts, other: JobData) -> None:
+    shared, job_class, job = own.shared, other.job_class, other.job
+    assert shared.gpus == job_class.gpus
+    assert {(s.ready, (s.channel.rate, s.channel.latency_us), s.exchange) for s in job_class.sites} == set(shared.sites)
+    assert set(job_class.blocks.values()) == set(shared.blocks.values())
+    assert (shared.iteration, shared.tail) == (job_class.iteration, job_class.tail)
+    if shared.blocks:
+        assert shared.tails == job_class.tails
+    ring = job_class.ring
+    assert shared.ring == (None if ring is None else (ring.rate, ring.latency_us))
+    assert own.completion == other.completion
+    cost = [7, *(9 * d * d % 50 + 10 * d for d in range(2, job.levels + 1))]
+    cost.sort()
+    assert own.least_work(cost) == critical.least_work_us(job, cost)
+    if ring is not None and shared.ring is not None:
+        transfers = job_class.exchange_over(job, ring)
+        assert own.least_transfers(shared.transfers_over(shared.ring)) == critical.least_transfer_us(job, transfers)
+
+
+@pytest.mark.parametrize("horizon", ["finite", "cyclic"])
+def test_the_checker_and_the_bounds_agree_on_all_facts(horizon: str) -> None:
+    for seed in range(120):
+        random, objective = Random(seed), "makespan" if horizon == "finite" else "period"
+        instance = random_instance(seed, horizon, objective, 12)  # type: ignore[arg-type]
+        for change in (with_power_caps, with_route_policies, with_progress_limits):
+            instance = change(instance, random) if random.random() < 0.4 else instance
+        if horizon == "finite" and random.random() < 0.4:
+            instance = replace(instance, jobs=tuple(replace(job, restart_us=3) for job in instance.data_parallel))
+        facts = Facts(instance)
+        for data in BoundContext(compile_instance(instance)).job_data:
+            assert_agree(facts.job(ProofStep({}, "$"), data.job.name), data)
+
+
+def test_a_job_that_is_not_there_fails_the_step(plain: Instance) -> None:
+    with pytest.raises(ProofStepError, match="no data-parallel job 'x'"):
+        Facts(plain).job(ProofStep({}, "$"), "x")
+
+
+@pytest.fixture(name="plain")
+def _plain() -> Instance:
+    return random_instance(0, "finite", "makespan", 6)
