@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -96,28 +96,26 @@ class ClusterFacts:
 
         `gpus`: number of GPUs that may hold a worker, by server.
         """
-        links, servers = self.cluster.links, self.cluster.servers
-        rates = self._reached([-link.bandwidth for link in links], [-s.fabric_bandwidth for s in servers], policy)
-        latencies = self._reached([link.latency_us for link in links], [s.fabric_latency_us for s in servers], policy)
         if workers < 2:
             return None
-        rate = next((value for value, *grade in rates if _has_room(*grade, gpus, workers)), None)
-        latency = next((value for value, *grade in latencies if _has_room(*grade, gpus, workers)), None)
+        usable, links, servers = self.open_links(policy), self.cluster.links, self.cluster.servers
+        rates = {k: -links[k].bandwidth for k in usable}, [-server.fabric_bandwidth for server in servers]
+        latencies = {k: links[k].latency_us for k in usable}, [server.fabric_latency_us for server in servers]
+        rate, latency = (self._reached(*values, gpus, workers) for values in (rates, latencies))
         return None if rate is None or latency is None else RateAndLatency(-rate, latency)
 
     def _reached(
-        self, of_links: list[int], of_fabrics: list[int], policy: str | None
-    ) -> list[tuple[int, tuple[int, ...], list[bool]]]:
-        """Return the values from the best on: parts joined by links no worse, and fabrics that are no worse."""
-        usable = self.open_links(policy)
-        found = []
-        for value in sorted({*(of_links[k] for k in usable), *of_fabrics}):
-            parts = self.parts([k for k in usable if of_links[k] <= value])
-            found.append((value, parts, [own <= value for own in of_fabrics]))
-        return found
+        self, of_links: Mapping[int, int], of_fabrics: Sequence[int], gpus: Mapping[int, int], workers: int
+    ) -> int | None:
+        """Return the least value such that links and fabrics with no more have room for all workers."""
+        for value in sorted({*of_links.values(), *of_fabrics}):
+            parts = self.parts([k for k, own in of_links.items() if own <= value])
+            if _has_room(parts, [own <= value for own in of_fabrics], gpus, workers):
+                return value
+        return None
 
 
-def _has_room(parts: tuple[int, ...], shared: list[bool], gpus: Mapping[int, int], workers: int) -> bool:
+def _has_room(parts: Sequence[int], shared: Sequence[bool], gpus: Mapping[int, int], workers: int) -> bool:
     """Return whether some part has two servers and room for all workers, one on a server whose fabric is worse."""
     servers, room = Counter[int](), Counter[int]()
     for server, count in gpus.items():
