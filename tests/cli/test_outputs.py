@@ -8,7 +8,7 @@ import pytest
 
 from jigsaw_opt.cli import main
 from jigsaw_opt.simulation.results.folder import ResultFolder
-from tests.refusals import carries, ends
+from tests.refusals import ends
 
 DATA = Path(__file__).parents[1] / "data"
 PAIR, PLAN = str(DATA / "pair.json"), str(DATA / "pair.plan.json")
@@ -77,14 +77,6 @@ def test_traces_go_to_no_folder_that_cannot_be_made(here: Path) -> None:
     call = ["export", PAIR, PLAN, "--to", "chakra", "-o"]
     ends("2: unwritable file/below", *call, "file/below")
     ends("2: unwritable " + "x" * 300, *call, "x" * 300)
-
-
-def test_a_log_on_a_full_disk_costs_no_plan(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("ortools")
-    call = ["solve", "tiny/000", "--solver", "cpsat", "--work-limit", "0.1", "--threads", "1", "-q", "-o", "p.json"]
-    assert main([*call, "--engine-log", "/dev/full"]) in (0, 5)
-    assert carries(capsys.readouterr().err, "log is not whole", "/dev/full")
-    assert (here / "p.json").exists()
 
 
 def test_no_two_simulations_go_into_a_folder_at_once(here: Path) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, replace
 from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from itertools import starmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.common.arguments import PROGRESS, SEED, Arguments
 from jigsaw_opt.cli.common.options import effort
@@ -47,7 +46,6 @@ ARGUMENTS: Arguments = {
     " times weight)",
     "--no-improvement SECONDS": "stop after so many seconds without a better plan",
     "--engine-parameter NAME=VALUE *": "parameter of the engine, by its own name; may be given several times",
-    "--engine-log FILE": "write the engine's log here",
     "--params FILE": "parameters of the search, as `jigsaw solvers --params` prints them",
     "--without-bound NAME *": "leave out this relaxation of the lower bound; may be given several times",
     "--warm PLAN": "start from a plan of this instance or another one",
@@ -76,30 +74,28 @@ def run(arguments: argparse.Namespace) -> int:
 
     # To put a new plan in the place of the old one is what --warm may be for.
     require_output(arguments.output, arguments.instance)
-    require_output(arguments.engine_log, arguments.instance, arguments.warm, arguments.output)
-    require_output(arguments.chosen_instance, arguments.instance, arguments.output, arguments.engine_log)
+    require_output(arguments.chosen_instance, arguments.instance, arguments.output)
     _require_together(arguments)
-    with _line_writer(arguments.engine_log) as engine_log:
-        options = _options(arguments, engine_log)
-        instance = instance_from(arguments.instance)
-        if arguments.per_progress:
-            offers = [*map(_exchange, arguments.offer_exchange)]
-            return searched(
-                arguments,
-                options,
-                lambda show: solve_per_progress(instance, arguments.solver, options, exchanges=offers, on_event=show),
-                lambda found: _finish_per_progress(instance, arguments, found),
-                options.time_limit,
-            )
-        old = load_plan(arguments.warm) if arguments.warm is not None else None
-        fix = _fix(arguments, old)
+    options = _options(arguments)
+    instance = instance_from(arguments.instance)
+    if arguments.per_progress:
+        offers = [*map(_exchange, arguments.offer_exchange)]
         return searched(
             arguments,
             options,
-            lambda report: solve(instance, arguments.solver, options, start=old, fix=fix, on_event=report),
-            lambda result: _finish(instance, arguments, result),
+            lambda show: solve_per_progress(instance, arguments.solver, options, exchanges=offers, on_event=show),
+            lambda found: _finish_per_progress(instance, arguments, found),
             options.time_limit,
         )
+    old = load_plan(arguments.warm) if arguments.warm is not None else None
+    fix = _fix(arguments, old)
+    return searched(
+        arguments,
+        options,
+        lambda report: solve(instance, arguments.solver, options, start=old, fix=fix, on_event=report),
+        lambda result: _finish(instance, arguments, result),
+        options.time_limit,
+    )
 
 
 def _require_together(arguments: argparse.Namespace) -> None:
@@ -119,7 +115,7 @@ def _require_together(arguments: argparse.Namespace) -> None:
             raise missing_option(option_of(name), f"{option_of(name)} goes together with --per-progress")
 
 
-def _options(arguments: argparse.Namespace, engine_log: Callable[[str], None] | None) -> Options:
+def _options(arguments: argparse.Namespace) -> Options:
     from jigsaw_opt.sweeps.engines import ray_address
 
     return effort(
@@ -129,7 +125,6 @@ def _options(arguments: argparse.Namespace, engine_log: Callable[[str], None] | 
         target=arguments.target,
         no_improvement=arguments.no_improvement,
         engine_parameters=dict(map(_parameter, arguments.engine_parameter)),
-        engine_log=engine_log,
         params=_params(arguments.params),
         without_bounds=tuple(arguments.without_bound),
         survivable=arguments.survivable,
@@ -149,45 +144,6 @@ def _exchange(text: str) -> JobExchange:
     except (InvalidInputError, TypeError, ValueError):
         told = "is every=STEPS, bytes=SHARE and progress_ppm=MILLIONTHS, or some of them, with commas between"
         raise malformed("--offer-exchange", f"--offer-exchange {told}, not {text!r}") from None
-
-
-@contextmanager
-def _line_writer(path: Path | None) -> Iterator[Callable[[str], None] | None]:
-    """Yield a function that writes lines to a file, or None where there is none.
-
-    A line that cannot be written ends the log and not the solve; that is said at the end.
-    """
-    if path is None:
-        yield None
-        return
-    from jigsaw_opt.documents.file_bytes import unwritable
-
-    faults: list[OSError] = []
-    file: TextIO | None = None
-
-    def write(*lines: str) -> None:
-        nonlocal file
-        if not faults:
-            try:
-                if file is None:  # A solve that is refused leaves no file.
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    file = path.open("w", encoding="utf-8")
-                file.writelines(f"{line}\n" for line in lines)
-                file.flush()
-            except OSError as error:
-                faults.append(error)
-
-    try:
-        yield write
-        write()
-    finally:
-        try:
-            if file is not None:
-                file.close()
-        except OSError as error:
-            faults.append(error)
-        if faults:
-            note(f"the engine's log is not whole: {unwritable(path, faults[0])}")
 
 
 def _parameter(text: str) -> tuple[str, Parameter]:
