@@ -36,7 +36,7 @@ ROOMS = (
 )
 SOLVERS = (
     *("engines", "kernels"),
-    *("bounds", "result", "infeasibility"),
+    *("bounds", "certificates", "result", "infeasibility"),
     *(
         "params",
         "options",

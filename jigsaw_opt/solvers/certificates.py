@@ -1,0 +1,152 @@
+"""Search for proofs that a checker can follow where only an engine's search has proven a bound."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from jigsaw_opt.checking.proofs.cases import Domains
+from jigsaw_opt.checking.proofs.plan_rows import PlanRows, TooManyRowsError, plan_rows
+from jigsaw_opt.problem.bound_proof import Argument
+from jigsaw_opt.problem.instance import Instance
+
+_BRANCHED = frozenset({"spread", "on", "level", "order", "contributors"})
+_MOST_CHANGES = 10_000_000
+"""Changes of bounds after which a search ends: some ten seconds."""
+_DECAY = 1.05
+"""How much more each contradiction counts than the one before."""
+_Tree = tuple[int, int, "_Tree | None", "_Tree | None"]
+"""A variable, the most that it is in the first case, and both cases; None stands for a contradiction."""
+
+
+class _GivenUpError(Exception):
+    """The rows do not refute the limit, or a limit of the search is reached."""
+
+
+def prove_by_cases(
+    instance: Instance, value: int, most_changes: int = _MOST_CHANGES, stop: Callable[[], bool] = lambda: False
+) -> Argument | None:
+    """Return an argument that no correct plan is better than a value, or None where none is found.
+
+    `most_changes`: how many bounds of variables may change. `stop`: asked at each case.
+    """
+    try:
+        search = _CaseSearch(plan_rows(instance, value - 1), most_changes, stop)
+        tree = search.refutation()
+    except (_GivenUpError, TooManyRowsError, RecursionError):
+        return None
+    cases = list(_preorder(tree))
+    uses = Counter(case for case in cases if case is not None)
+    numbers = {case: number for number, (case, _) in enumerate(uses.most_common())}
+    return {
+        "kind": "cases",
+        "limit": value - 1,
+        "branches": [{"variable": _plain(search.plan.names[v]), "most": most} for v, most in numbers],
+        "tree": [-1 if case is None else numbers[case] for case in cases],
+    }
+
+
+@dataclass
+class _CaseSearch:
+    """Depth-first search for a tree of cases, by the variables that contradictions rest on most (Chaff, 2001).
+
+    A case that does not rest on the branch above it takes its place (conflict-directed backjumping; Prosser, 1993).
+    """
+
+    plan: PlanRows
+    left: int
+    stop: Callable[[], bool]
+    gain: float = 1.0
+    domains: Domains = field(init=False)
+    activity: list[float] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.domains = Domains(self.plan)
+        self.activity = [0.0] * len(self.plan.names)
+        self.open = [v for v, name in enumerate(self.plan.names) if name[0] in _BRANCHED]
+
+    def refutation(self) -> _Tree | None:
+        """Return a tree without a branch that is not needed."""
+        tree, _ = self._cases(self.domains.propagate(range(len(self.plan.rows))))
+        self.domains = Domains(self.plan)
+        return self._trimmed(tree, self.domains.propagate(range(len(self.plan.rows))))
+
+    def _cases(self, refuted: bool) -> tuple[_Tree | None, set[int]]:
+        """Return a tree, and the branches above it that it rests on, by their places among the changes."""
+        domains = self.domains
+        if refuted:
+            return None, self._causes()
+        here = len(domains.changes)
+        if self.stop() or self.left < 0:
+            raise _GivenUpError
+        variable, most = self._next()
+        first, causes = self._cases(domains.branch(variable, most, False))
+        self._undo(here)
+        if here not in causes:
+            return first, causes
+        second, others = self._cases(domains.branch(variable, most, True))
+        self._undo(here)
+        return (second, others) if here not in others else ((variable, most, first, second), (causes | others) - {here})
+
+    def _undo(self, length: int) -> None:
+        self.left -= len(self.domains.changes) - length
+        self.domains.undo(length)
+
+    def _next(self) -> tuple[int, int]:
+        """Return the open variable of most activity, and the middle of its values."""
+        low, high = self.domains.low, self.domains.high
+        free = [v for v in self.open if low[v] < high[v]]
+        if not free:
+            raise _GivenUpError
+        best = max(free, key=lambda v: self.activity[v])
+        return best, (low[best] + high[best]) // 2
+
+    def _causes(self) -> set[int]:
+        """Return the branches that the last contradiction rests on, and let all bounds that it rests on gain."""
+        needed, causes = set(self.domains.conflict), set[int]()
+        for variable, _ in needed:
+            self.activity[variable] += self.gain
+        for place in reversed(range(len(self.domains.changes))):
+            variable, largest, _, row = self.domains.changes[place]
+            if (variable, largest) in needed:
+                needed.discard((variable, largest))
+                self.activity[variable] += self.gain
+                if row < 0:
+                    causes.add(place)
+                else:
+                    needed.update((v, factor < 0) for factor, v in self.plan.rows[row][0] if v != variable)
+        self.gain *= _DECAY
+        if self.gain > 1e100:  # Floats are finite.
+            self.activity, self.gain = [each / self.gain for each in self.activity], 1.0
+        return causes
+
+    def _trimmed(self, tree: _Tree | None, refuted: bool) -> _Tree | None:
+        """Return the tree without the cases behind a contradiction."""
+        if refuted:
+            return None
+        if tree is None:
+            raise _GivenUpError  # What a contradiction rests on is found right, so this does not happen.
+        variable, most, first, second = tree
+        here = len(self.domains.changes)
+        first = self._trimmed(first, self.domains.branch(variable, most, False))
+        self.domains.undo(here)
+        second = self._trimmed(second, self.domains.branch(variable, most, True))
+        self.domains.undo(here)
+        return variable, most, first, second
+
+
+def _preorder(tree: _Tree | None) -> Iterator[tuple[int, int] | None]:
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if node is None:
+            yield None
+        else:
+            variable, most, first, second = node
+            yield variable, most
+            waiting += [second, first]
+
+
+def _plain(name: object) -> object:
+    return [_plain(part) for part in name] if isinstance(name, tuple) else name
