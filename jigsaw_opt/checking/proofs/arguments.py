@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from jigsaw_opt.checking.proofs.bins import bins
 from jigsaw_opt.checking.proofs.cases import cases
 from jigsaw_opt.checking.proofs.facts import Facts
 from jigsaw_opt.checking.proofs.step import ProofStep
@@ -25,4 +26,4 @@ def proven(step: ProofStep, facts: Facts) -> int:
 
 def kinds() -> Mapping[str, Check]:
     """Return all kinds of argument."""
-    return {"none": lambda step, facts: 0, "cases": cases}
+    return {"none": lambda step, facts: 0, "bins": bins, "cases": cases}

@@ -91,6 +91,11 @@ class ProofStep:
         inner = self.step(field)
         return {name: inner.step(name) for name in inner._fields}
 
+    def named_integers(self, field: str, least: int | None = 0) -> dict[str, int]:
+        """Return the integers of an object, by name."""
+        inner = self.step(field)
+        return {name: inner.integer(name, least) for name in inner._fields}
+
     def done(self) -> None:
         """Fail where a field was not read: what nobody checks proves nothing."""
         unknown = sorted(self._fields.keys() - self._read)

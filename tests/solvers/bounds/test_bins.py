@@ -98,9 +98,7 @@ def test_servers_of_different_power_caps_are_no_equivalent_bins() -> None:
     models = {name: replace(model, power_w={"v": 300}) for name, model in instance.models.items()}
     jobs = tuple(replace(job, workers=3) for job in instance.jobs)
     capped = replace(instance, cluster=cluster, models=models, jobs=jobs)
-    best = optimum(capped)
-    assert best is not None
-    assert rising(capped)[-1].value <= best
+    assert rising(capped)[-1].value <= 15, "a plan of this length places both jobs on them"
 
 
 def test_memory_that_leaves_room_for_few_workers_makes_some_job_cross() -> None:

@@ -57,9 +57,7 @@ def best_pattern(items: Sequence[Item], values: Sequence[int], capacity: int) ->
     unit = -(-capacity // CELLS) or 1
     # With the latest heads first, all items so far fit into a bin that starts with the head of the last.
     order = sorted((k for k, value in enumerate(values) if value > 0), key=lambda k: -items[k].head)
-    # Each copy beyond the capacity would only add steps below.
-    most = [min(item.copies, capacity // item.size) if item.size else item.copies for item in items]
-    worth = sum(value * count for value, count in zip(values, most, strict=True))
+    worth = sum(value * item.copies for value, item in zip(values, items, strict=True))
     # No entry exceeds the value of all copies together; above 64 bits Python's integers take over.
     best = np.zeros(capacity // unit + 1, dtype=np.int64 if worth < EXACT_IN_64_BITS else object)
     taken: list[tuple[int, int, int, np.ndarray[tuple[int], np.dtype[np.bool_]]]] = []
@@ -67,7 +65,7 @@ def best_pattern(items: Sequence[Item], values: Sequence[int], capacity: int) ->
     for k in order:
         item = items[k]
         size, room = item.size // unit, capacity - item.head
-        for count in _powers(most[k]):
+        for count in _powers(item.copies):
             shift = count * size
             if shift >= len(best):
                 break
@@ -164,7 +162,7 @@ class Packing:
         asked = sum(price * demand for price, demand in zip(prices, self.demands, strict=True))
         return sum(bins.count * best.value for bins, best in zip(self.bins, patterns, strict=True)) < asked
 
-    def proof(self, refutation: Refutation, sentence: str, links: tuple[str, ...]) -> Proof:
+    def proof(self, refutation: Refutation, sentence: str, links: tuple[str, ...], limit: int) -> Proof:
         """Return a refutation as a proof for the user: the worth of the demands, and the most that the bins hold."""
         asked = [
             Term("price of all places asked for", price * demand, "", jobs)
@@ -175,8 +173,9 @@ class Packing:
             for bins, best in zip(self.bins, refutation.patterns, strict=True)
         ]
         arithmetic = f"{added(term.amount for term in asked)} <= {added(term.amount for term in held)}"
-        names = tuple(name for jobs in self.jobs for name in jobs)
-        return Proof(sentence, arithmetic, (*asked, *held), names, links=links)
+        prices = {name: p for p, jobs in zip(refutation.prices, self.jobs, strict=True) if p for name in jobs}
+        argument = {"kind": "bins", "limit": limit, "links": [*links], "prices": prices}
+        return Proof(sentence, arithmetic, (*asked, *held), tuple(prices), links=links, argument=argument)
 
 
 class PackingTest:

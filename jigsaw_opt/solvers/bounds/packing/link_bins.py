@@ -147,7 +147,7 @@ class LinkPacking:
         if isinstance(packing, Proof):
             return packing
         found = self._test.refutes(packing, budget)
-        return None if found is None else packing.proof(found, self._sentence, self._links)
+        return None if found is None else packing.proof(found, self._sentence, self._links, limit)
 
     def _packing(self, limit: int) -> Packing | Proof:
         """Return the packing of jobs onto links within an objective, or a proof that some job finds too few GPUs."""
@@ -156,7 +156,7 @@ class LinkPacking:
             allowed = allowed_classes(jobs.data, limit)
             fewest = fewest_groups(self._groups, jobs.data, allowed)
             if fewest is None:
-                return self._too_few_gpus(jobs, allowed)
+                return self._too_few_gpus(jobs, allowed, limit)
             if fewest > 1:
                 # One copy of an item is one job in one group; each job is in so many groups at least.
                 asked.append((jobs, allowed, fewest * jobs.number))
@@ -164,11 +164,12 @@ class LinkPacking:
         demands, names = (demand for *_, demand in asked), (jobs.names for jobs, *_ in asked)
         return Packing(tuple(each for each in bins if each.items), tuple(demands), tuple(names))
 
-    def _too_few_gpus(self, jobs: EquivalentJobs, allowed: frozenset[int]) -> Proof:
+    def _too_few_gpus(self, jobs: EquivalentJobs, allowed: frozenset[int], limit: int) -> Proof:
         room = sum(group.number * group.room(jobs.data.job_class, allowed) for group in self._groups)
         workers, names = jobs.data.job.slots, jobs.names[:1]
         terms = (Term("workers", workers, "", names), Term("GPUs that are fast enough", room, ""))
-        return Proof(self._sentence, f"{workers} <= {room}", terms, names, links=self._links)
+        argument = {"kind": "bins", "limit": limit, "links": [*self._links], "prices": {names[0]: 1}}
+        return Proof(self._sentence, f"{workers} <= {room}", terms, names, links=self._links, argument=argument)
 
     def _bins(
         self, group: ServerGroup, asked: Sequence[tuple[EquivalentJobs, frozenset[int]]], limit: int
