@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from jigsaw_opt.checking.proofs.bins import bins
 from jigsaw_opt.checking.proofs.cases import cases
 from jigsaw_opt.checking.proofs.facts import Facts
+from jigsaw_opt.checking.proofs.placements import held_memory, of_the_end, placed_kinds, placements
 from jigsaw_opt.checking.proofs.step import ProofStep
+from jigsaw_opt.problem.rules.keyed import altered
 
 Check = Callable[[ProofStep, Facts], int]
 """Given an argument and the facts of the instance, return the least objective that it leaves to any correct plan."""
@@ -26,4 +28,37 @@ def proven(step: ProofStep, facts: Facts) -> int:
 
 def kinds() -> Mapping[str, Check]:
     """Return all kinds of argument."""
-    return {"none": lambda step, facts: 0, "bins": bins, "cases": cases}
+    of_ends = {**placed_kinds(), "placements": placements, "held memory": held_memory}
+    return {
+        "none": lambda step, facts: 0,
+        "bins": bins,
+        "cases": cases,
+        "some jobs": _some_jobs,
+        "sum": _sum,
+        **{kind: of_the_end(case) for kind, case in of_ends.items()},
+    }
+
+
+def _some_jobs(step: ProofStep, facts: Facts) -> int:
+    """Return what an argument proves of the instance with some of its jobs alone."""
+    return _of_part(step, facts)[1]
+
+
+def _sum(step: ProofStep, facts: Facts) -> int:
+    """Return the sum of what is proven of parts of the jobs, no job in two of them."""
+    step.require(facts.objective == "weighted_completion", "adds up weighted completion times alone")
+    seen, total = set[str](), 0
+    for part in step.steps("parts"):
+        names, value = _of_part(part, facts)
+        part.require(seen.isdisjoint(names), "names a job of another part", "jobs")
+        part.done()
+        seen |= names
+        total += value
+    return total
+
+
+def _of_part(step: ProofStep, facts: Facts) -> tuple[set[str], int]:
+    names = set(step.texts("jobs"))
+    jobs = tuple(job for job in facts.instance.jobs if job.name in names)
+    step.require(bool(names) and len(jobs) == len(names), "is not a list of jobs of the instance", "jobs")
+    return names, proven(step.step("argument"), Facts(altered(facts.instance, jobs=jobs)))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
 from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.solvers.bounds.parts import some_jobs, sum_argument
 from jigsaw_opt.solvers.bounds.proof import Proof, added
 from jigsaw_opt.solvers.bounds.registry import relaxations
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
@@ -34,7 +35,7 @@ def lower_bound(operations: Operations, without: Collection[str] = ()) -> Bound:
 
 def instant_bounds(operations: Operations, without: Collection[str] = ()) -> Iterator[Bound]:
     """Yield rising bounds of the instant relaxations, from 0 on."""
-    yield Bound(0, Proof("no time is less than 0"))
+    yield Bound(0, Proof("no time is less than 0", argument={"kind": "none"}))
     yield from _rising(operations, -1, BoundBudget(), without, instant=True)
 
 
@@ -85,7 +86,8 @@ def _rising(
         for bound in _of_kind(part, known, budget, without, instant):
             known = bound.value
             # Deadlines name jobs by their index among those of one kind, which is not the index in the instance.
-            yield bound._replace(deadlines=None)
+            argument = some_jobs(part.names, bound.proof.argument)
+            yield bound._replace(deadlines=None, proof=replace(bound.proof, argument=argument))
     yield from _of_kind(operations, known, budget, without, instant)
 
 
@@ -93,7 +95,7 @@ def _added(
     operations: Operations, known: int, budget: BoundBudget, without: Collection[str], instant: bool
 ) -> Iterator[Bound]:
     """Yield sums of a bound of the data-parallel jobs and one of the jobs with a task graph."""
-    parts, none = operations.kinds, Bound(0, Proof())
+    parts, none = operations.kinds, Bound(0, Proof(argument={"kind": "none"}))
     # While one part is searched, the other one counts with the best that is known of it. The instant relaxations of
     # both parts are still to run.
     best = [none if instant else lower_bound(part, without) for part in parts]
@@ -107,7 +109,8 @@ def _added(
                 names = " + ".join(each.proof.relaxation for each in best if each.proof.relaxation)
                 terms = tuple(term for each in best for term in each.proof.terms)
                 arithmetic = f"{added(values)} = {known}"
-                yield Bound(known, Proof(sentences, arithmetic, terms, relaxation=names))
+                argument = sum_argument([(p.names, b.proof.argument) for p, b in zip(parts, best, strict=True)])
+                yield Bound(known, Proof(sentences, arithmetic, terms, relaxation=names, argument=argument))
 
 
 def _of(relaxation: Relaxation, context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:

@@ -10,7 +10,7 @@ from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.task_graph import TaskGraphJob
-from jigsaw_opt.solvers.bounds.activities.slot_loads import TaskGraphData, earliest_end_us
+from jigsaw_opt.solvers.bounds.activities.slot_loads import TaskGraphData, earliest_end
 from jigsaw_opt.solvers.bounds.proof import Proof
 from jigsaw_opt.solvers.result import Conflict
 from jigsaw_opt.text import counted, named
@@ -53,7 +53,7 @@ def broken_alone(operations: Operations) -> Iterator[Conflict]:
         if operations.horizon == "cyclic" and limit is not None and span > limit:
             yield _too_fast(operations, span, f"the iterations of job {job.name} take at least", (job.name,))
     for graph in checking_deadline(operations.task_graphs if operations.horizon == "finite" else ()):
-        earliest = earliest_end_us(TaskGraphData(graph, operations.cluster))
+        earliest = earliest_end(TaskGraphData(graph, operations.cluster)).value
         yield from _late(graph.job.name, earliest, graph.job.deadline_us)
 
 

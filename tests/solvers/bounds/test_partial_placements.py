@@ -150,7 +150,7 @@ def test_servers_that_are_alike_may_change_places(seed: int, monkeypatch: pytest
     cluster = replace(cluster, links=(slow, *cluster.links[1:]))
     instance = of(layered(random.choice((20, 40)), 3), cluster, random.choice(("finite", "cyclic")))
     found = bounds_of(instance)[1].value
-    monkeypatch.setattr(partial_placements, "_twins", lambda cluster: list(range(len(cluster.servers))))
+    monkeypatch.setattr(partial_placements, "alike_servers", lambda cluster: list(range(len(cluster.servers))))
     assert bounds_of(instance)[1].value == found
 
 

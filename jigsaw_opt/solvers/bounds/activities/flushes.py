@@ -18,20 +18,24 @@ _MOST_STEPS = 400_000
 """Largest number of edges that are visited, summed over slots: some tenths of a second."""
 
 
-def flushes_of(data: TaskGraphData) -> Iterator[int]:
-    """Yield a bound on the period for each slot of a job that has a barrier, as far as the limit of steps goes."""
+def flushes_of(data: TaskGraphData) -> Iterator[tuple[int, int, int, int]]:
+    """Yield a bound on the period for each slot of a job that has a barrier, as far as the limit of steps goes.
+
+    With the slot, and the head and the tail of an iteration.
+    """
     graph, least_us = data.graph, data.least_us
     # Of one iteration: an edge with a lag leads to a later one, which lies beyond the barrier.
     before, after = data.waits(1, forward=True), data.waits(1, forward=False)
     whole, steps = graph.shape.barrier == "job", 0
-    for blocks in checking_deadline(graph.blocks_of):
+    for slot, blocks in enumerate(checking_deadline(graph.blocks_of)):
         members = range(graph.size) if whole else blocks
         steps += len(graph.edges)
         if steps > _MOST_STEPS:
             return
         heads, tails = _longest(before, members, least_us), _longest(after, members, least_us)
         # Each iteration of the period has such a part of its own, and the parts of a slot follow one another.
-        yield graph.job.iterations * best_head_and_tail([(heads[b], least_us[b], tails[b]) for b in blocks])[0]
+        span, head, tail = best_head_and_tail([(heads[b], least_us[b], tails[b]) for b in blocks])
+        yield graph.job.iterations * span, slot, head, tail
 
 
 def _longest(before: Mapping[int, Sequence[int]], members: Sequence[int], least_us: Sequence[int]) -> dict[int, int]:

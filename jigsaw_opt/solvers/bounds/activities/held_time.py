@@ -7,6 +7,7 @@ On the cyclic horizon longer intervals overlap their own repetitions, so this is
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import gcd
 
 from jigsaw_opt.problem.clock import checking_deadline
@@ -25,6 +26,7 @@ def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[
     operations = context.operations
     for graph in checking_deadline(operations.task_graphs):
         lengths = _least_lengths(graph, TaskGraphData(graph, operations.cluster).least_us)
+        whole = len(lengths) == len(graph.holds)
         for slot in range(len(graph.shape.slots)):
             own = [
                 (hold.bytes, length)
@@ -33,7 +35,7 @@ def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[
             ]
             room = _room(operations, graph, slot)
             if own and room > 0:
-                yield _of_slot(graph, slot, own, room)
+                yield _of_slot(graph, slot, own, room, whole)
 
 
 def _least_lengths(graph: CompiledTaskGraph, least_us: list[int]) -> list[int]:
@@ -64,7 +66,7 @@ def _room(operations: Operations, graph: CompiledTaskGraph, slot: int) -> int:
     )
 
 
-def _of_slot(graph: CompiledTaskGraph, slot: int, own: list[tuple[int, int]], room: int) -> Bound:
+def _of_slot(graph: CompiledTaskGraph, slot: int, own: list[tuple[int, int]], room: int, whole: bool) -> Bound:
     job, name = graph.job, graph.shape.slots[slot].name
     # The bytes held are always a multiple of the common divisor of all sizes, so the rest of the room is never used.
     unit = gcd(*(size for size, _ in own))
@@ -73,7 +75,10 @@ def _of_slot(graph: CompiledTaskGraph, slot: int, own: list[tuple[int, int]], ro
     value = ceil_div(taken, units)
     terms = (Term("bytes times time, in units", taken, "bytes * us"), Term("unit", unit, "bytes"))
     sentence = f"what the holds of slot {name!r} of job {job.name!r} take, in the memory that its GPU has left"
-    return Bound(value, Proof(sentence, f"ceil({taken} / {units}) = {value}", terms, (job.name,)))
+    argument = {"kind": "held memory", "slot": [job.name, name], "unit": unit, "work": taken, "capacity": units}
+    proof = Proof(sentence, f"ceil({taken} / {units}) = {value}", terms, (job.name,))
+    # The page counts all intervals.
+    return Bound(value, replace(proof, argument=argument) if whole else proof)
 
 
 HELD_TIME = Relaxation(

@@ -15,14 +15,16 @@ from dataclasses import dataclass
 from functools import cache
 from heapq import heappop, heappush
 from itertools import combinations, count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from jigsaw_opt.problem.bound_proof import Argument
 from jigsaw_opt.problem.clock import check_deadline
-from jigsaw_opt.problem.cluster import Cluster, joined_parts
 from jigsaw_opt.problem.compiled.operations import Operations
+from jigsaw_opt.solvers.bounds.activities.arguments import chain_argument, exclusive_argument, placements_argument
 from jigsaw_opt.solvers.bounds.activities.flushes import flushes_of
 from jigsaw_opt.solvers.bounds.activities.head_and_tail import Load, best_head_and_tail, merged
-from jigsaw_opt.solvers.bounds.activities.slot_loads import TaskGraphData, earliest_end_us, task_graph_data
+from jigsaw_opt.solvers.bounds.activities.placement_order import alike_servers, slot_order
+from jigsaw_opt.solvers.bounds.activities.slot_loads import TaskGraphData, earliest_end, sum_of_ends, task_graph_data
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 
@@ -42,6 +44,10 @@ _STEPS_OF_AN_OPERATION = 100
 _MOST_LINKS = 8
 """Largest number of links of a cluster of which sets of three are loaded, too."""
 
+_MOST_LISTED = 5_000
+"""Largest number of nodes of which an argument is made."""
+_CHAIN, _FLUSH = "the longest chain of operations", "the blocks of a slot between barriers"
+
 Resource = tuple[str, int]
 """A link, a set of three links, a server of one GPU, or the GPU of a slot, by number; or spans of a job."""
 
@@ -58,11 +64,17 @@ class _SlotGroup(NamedTuple):
 
 
 class _PlacedLoad(NamedTuple):
-    """A value, the parts that it is the sum of, and what they are of."""
+    """A value, the parts that it is the sum of, and what they are of.
+
+    `head, tail`: the least ones of the operations that count. `slot`: that of spans between barriers.
+    """
 
     value: int
     parts: tuple[int, ...] = ()
     resource: Resource = ("", 0)
+    head: int = 0
+    tail: int = 0
+    slot: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +96,7 @@ class _PlacementTree:
     def __init__(self, operations: Operations, data: Sequence[TaskGraphData], known: int) -> None:
         self._cluster, self._data, self._cyclic = operations.cluster, data, operations.horizon == "cyclic"
         self._routes = [operations.routes.under(each.graph.job.route_policy) for each in data]
-        self._order = [(job, slot) for job, each in enumerate(data) for slot in _slot_order(each)]
+        self._order = [(job, slot) for job, each in enumerate(data) for slot in slot_order(each)]
         self._place = {key: place for place, key in enumerate(self._order)}
         self._groups: list[list[_SlotGroup]] = [[] for _ in self._order]
         for job in range(len(data)):
@@ -94,9 +106,10 @@ class _PlacementTree:
         links = len(self._cluster.links)
         self._threes = list(combinations(range(links), 3)) if links <= _MOST_LINKS else []
         policies = any(each.graph.job.route_policy for each in data)
-        self._twins = list(range(len(self._cluster.servers))) if policies else _twins(self._cluster)
+        self._twins = list(range(len(self._cluster.servers))) if policies else alike_servers(self._cluster)
         self._turn, self._known, self._too_large = count(), _PlacedLoad(known), False
         self._open: list[tuple[int, int, int, _PlacedSlots]] = []
+        self._dead: list[tuple[int, ...]] = []
         self._push(_PlacedSlots((), {}, self._known))
 
     @property
@@ -122,6 +135,8 @@ class _PlacementTree:
                     self._too_large = True
                     return node.found
             heappop(self._open)
+            if not children:
+                self._dead.append(node.servers)
             self._steps -= 1
             timed -= size * whole
             for child in children:
@@ -187,7 +202,7 @@ class _PlacementTree:
                 loads[resource] = own = min(head, group.head), work + length, min(tail, group.tail)
                 # Fewer transfers may have a greater head or tail, so that a sum counts even if a later one is less.
                 if sum(own) > found.value:
-                    found = _PlacedLoad(sum(own), own, resource)
+                    found = _PlacedLoad(sum(own), own, resource, own[0], own[2])
         return _PlacedSlots(chosen, loads, found)
 
     def _work_us(self, group: _SlotGroup, servers: tuple[int, ...]) -> tuple[tuple[Resource, ...], int]:
@@ -225,7 +240,8 @@ class _PlacementTree:
         arithmetic = f"{added(found.parts)} = {found.value}"
         names = ("head", "work", "tail") if len(found.parts) == 3 else ("release", "span")[-len(found.parts) :]
         terms = tuple(Term(name, part, jobs=jobs) for name, part in zip(names, found.parts, strict=True))
-        return Bound(found.value, Proof(sentence, arithmetic, terms, jobs, links=links))
+        argument = self._argument(found.value)
+        return Bound(found.value, Proof(sentence, arithmetic, terms, jobs, links=links, argument=argument))
 
     def _describe(self, found: _PlacedLoad) -> tuple[str, tuple[str, ...]]:
         """Return what a value is of, and the names of its links."""
@@ -249,34 +265,20 @@ class _PlacementTree:
         """Return the node with the value of its placement: loads of each resource, and longest chains or flushes."""
         found, members = node.found, defaultdict[Resource, list[Load]](list)
         for job, data in enumerate(self._data):
-            graph = data.graph
-            at = [node.servers[self._place[job, slot]] for slot in range(len(graph.shape.slots))]
-            lengths, resources = list[int](), list[list[Resource]]()
-            for operation, slots in enumerate(graph.takes_part):
-                servers = tuple(at[slot] for slot in slots)
-                if operation < graph.blocks:
-                    types = (self._cluster.servers[server].gpu_type for server in servers)
-                    lengths.append(graph.block_us(operation, types))
-                    resources.append([self._gpu(job, slot, at[slot]) for slot in slots])
-                    continue
-                channel = graph.channel(operation, servers, self._routes[job])
-                assert channel is not None, "a slot is placed only where routes lead to the others"
-                lengths.append(graph.transfer_us(operation, channel))
-                resources.append(list(self._of_links(channel.links)))
-            placed = data.with_lengths(lengths)
+            graph, (placed, resources) = data.graph, self._placed(node, job)
             heads, tails = self._heads_and_tails(placed)
             for operation, own in enumerate(resources):
-                load = heads[operation], graph.job.iterations * lengths[operation], tails[operation]
+                load = heads[operation], graph.job.iterations * placed.least_us[operation], tails[operation]
                 for resource in own:
                     members[resource].append(load)
             spans = [found]
             if not self._cyclic:
-                parts = graph.job.release_us, placed.longest_us()
-                spans.append(_PlacedLoad(sum(parts), parts, ("the longest chain of operations", job)))
+                parts = graph.job.release_us, placed.longest_chain()[0]
+                spans.append(_PlacedLoad(sum(parts), parts, (_CHAIN, job)))
             elif graph.shape.barrier != "none":
                 spans += [
-                    _PlacedLoad(value, (value,), ("the blocks of a slot between barriers", job))
-                    for value in flushes_of(placed)
+                    _PlacedLoad(value, (value,), (_FLUSH, job), head, tail, slot)
+                    for value, slot, head, tail in flushes_of(placed)
                 ]
             found = max(spans, key=lambda each: each.value)
         for resource, loads in members.items():
@@ -284,54 +286,56 @@ class _PlacementTree:
             if most <= found.value:
                 continue
             total, head, tail = best_head_and_tail(merged(loads))
-            best = _PlacedLoad(total, (head, total - head - tail, tail), resource)
+            best = _PlacedLoad(total, (head, total - head - tail, tail), resource, head, tail)
             found = max(found, best, key=lambda each: each.value)
         return _PlacedSlots(node.servers, node.loads, found, timed=True)
 
+    def _placed(self, node: _PlacedSlots, job: int) -> tuple[TaskGraphData, list[list[Resource]]]:
+        """Return the data of a job on its servers, and the resources of each operation there."""
+        graph = self._data[job].graph
+        at = [node.servers[self._place[job, slot]] for slot in range(len(graph.shape.slots))]
+        lengths, resources = list[int](), list[list[Resource]]()
+        for operation, slots in enumerate(graph.takes_part):
+            servers = tuple(at[slot] for slot in slots)
+            if operation < graph.blocks:
+                types = (self._cluster.servers[server].gpu_type for server in servers)
+                lengths.append(graph.block_us(operation, types))
+                resources.append([self._gpu(job, slot, at[slot]) for slot in slots])
+                continue
+            channel = graph.channel(operation, servers, self._routes[job])
+            assert channel is not None, "a slot is placed only where routes lead to the others"
+            lengths.append(graph.transfer_us(operation, channel))
+            resources.append(list(self._of_links(channel.links)))
+        return self._data[job].with_lengths(lengths), resources
 
-def _slot_order(data: TaskGraphData) -> list[int]:
-    """Return the slots of a job, those first that exchange most with the ones before them."""
-    graph, number = data.graph, len(data.graph.shape.slots)
-    bytes_among = Counter[tuple[int, ...]]()
-    for transfer, slots in zip(graph.shape.transfers, graph.takes_part[graph.blocks :], strict=True):
-        bytes_among[slots] += transfer.bytes
-    among: list[list[tuple[int, ...]]] = [[] for _ in range(number)]
-    total = [0] * number
-    for slots, size in bytes_among.items():
-        for slot in slots:
-            among[slot].append(slots)
-            total[slot] += size
-    order, left, placed = list[int](), set(range(number)), [0] * number
-    while left:
-        best = max(left, key=lambda slot: (placed[slot], total[slot], -slot))
-        order.append(best)
-        left.remove(best)
-        for slots in among[best]:
-            for slot in slots:
-                placed[slot] += bytes_among[slots]
-    return order
+    def _argument(self, bound: int) -> Argument | None:
+        """Return the cases that the open nodes are, each with what closes it; None where there are too many."""
+        nodes = [node for *_, node in self._open]
+        if len(nodes) + len(self._dead) > _MOST_LISTED:
+            return None
+        cases = {node.servers: self._case(node) for node in nodes}
+        order = [self._slot_names(*each) for each in self._order]
+        names = [server.name for server in self._cluster.servers]
+        return placements_argument(order, names, bound, cases, self._dead)
 
+    def _case(self, node: _PlacedSlots) -> Argument | None:
+        """Return the argument that a node is worth its value."""
+        found, (kind, number) = node.found, node.found.resource
+        if kind == _CHAIN:
+            return chain_argument(self._data[number].graph, self._placed(node, number)[0].longest_chain()[1])
+        if kind == _FLUSH:
+            slot = self._slot_names(number, found.slot)
+            return {"kind": "span between barriers", "slot": slot, "head": found.head, "tail": found.tail}
+        resource: dict[str, Any] = {"links": list(self._describe(found)[1])}
+        if kind == "server":
+            resource = {"server": self._cluster.servers[number].name}
+        elif kind == "slot":
+            resource = {"slot": self._slot_names(*self._order[number])}
+        return exclusive_argument(resource, found.head, found.tail)
 
-def _twins(cluster: Cluster) -> list[int]:
-    """Return a number for each server; servers of the same number may change places, with all that is on them.
-
-    Where links close no circle, routes do not depend on names. So two servers are alike if each has just one link, of
-    the same bandwidth and latency and to the same neighbour.
-    """
-    parts = joined_parts(cluster, cluster.links)
-    if len(cluster.links) != len(parts) - len(set(parts.values())):
-        return list(range(len(cluster.servers)))
-    ends: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
-    for link in cluster.links:
-        for one, other in (link.ends, link.ends[::-1]):
-            ends[one].append((other, link.bandwidth, link.latency_us))
-    first: dict[object, int] = {}
-    found = []
-    for number, server in enumerate(cluster.servers):
-        own = ends[server.name]
-        kind = (server.gpu_type, server.gpus, server.gpu_memory, server.fabric_bandwidth, server.fabric_latency_us)
-        found.append(first.setdefault((kind, *own) if len(own) <= 1 else number, number))
-    return found
+    def _slot_names(self, job: int, slot: int) -> list[str]:
+        graph = self._data[job].graph
+        return [graph.job.name, graph.shape.slots[slot].name]
 
 
 def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
@@ -356,15 +360,14 @@ def _first_round(tree: _PlacementTree, data: Sequence[TaskGraphData], jobs: int)
 
 def _weighted(operations: Operations, data: Sequence[TaskGraphData]) -> Bound:
     """Return the weighted sum of the ends of all jobs, each alone on the cluster in its best placement."""
-    terms, amounts = [], list[int]()
+    ends = []
     for each in data:
-        least = earliest_end_us(each)
-        end = _first_round(_PlacementTree(operations, [each], least), [each], len(data)).value
-        amounts.append(each.graph.job.weight * end)
-        terms.append(Term("end", amounts[-1], "weight * us", (each.graph.job.name,)))
-    total = sum(amounts)
+        end = earliest_end(each)
+        tree = _PlacementTree(operations, [each], end.value)
+        found = _first_round(tree, [each], len(data))
+        ends.append(tree.bound(found) if found.value > end.value else end)
     sentence = "every job as if it were alone, in the best of all placements of its slots on servers"
-    return Bound(total, Proof(sentence, f"{added(amounts)} = {total}", tuple(terms)))
+    return sum_of_ends(data, ends, sentence)
 
 
 def _further_bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:

@@ -17,6 +17,8 @@ from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.rules.keyed import altered
+from jigsaw_opt.solvers.bounds.activities.arguments import Chain, chain_argument, exclusive_argument
+from jigsaw_opt.solvers.bounds.parts import sum_argument
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 
@@ -39,11 +41,13 @@ class TaskGraphData:
             if server.gpus > 1
         ]
         links = [Channel((), link.bandwidth, link.latency_us) for link in cluster.links]
-        ways = [*fabrics, *links] or [Channel((), cluster.servers[0].fabric_bandwidth, 0)]
-        # No route is faster than one of the best rate and the least latency, whether or not there is one that has both.
-        best = Channel((), max(way.rate for way in ways), min(way.latency_us for way in ways))
         self.least_us = [min(block.duration_us.values()) for block in graph.shape.blocks]
-        self.least_us += [graph.transfer_us(operation, best) for operation in range(graph.blocks, graph.size)]
+        if ways := [*fabrics, *links]:
+            # No route beats the best rate with the least latency, whether or not there is one that has both.
+            best = Channel((), max(way.rate for way in ways), min(way.latency_us for way in ways))
+            self.least_us += [graph.transfer_us(operation, best) for operation in range(graph.blocks, graph.size)]
+        # Without any, no transfer has a route, and no plan is bounded.
+        self.least_us += [0] * (graph.size - len(self.least_us))
         # Milestones take no time.
         self.least_us += [0] * graph.milestones
         # Two iterations are the least in which a chain can come back to an operation.
@@ -64,31 +68,32 @@ class TaskGraphData:
         """Return, by operation, the least time that must follow its end in the last iteration (finite horizon)."""
         return self._longest(self.waits(1, forward=False))
 
-    def longest_us(self) -> int:
-        """Return the length of the longest chain of operations on the finite horizon, in microseconds.
+    def longest_chain(self) -> tuple[int, Chain]:
+        """Return the longest chain of operations on the finite horizon, its length in microseconds first.
 
         Where not all iterations are listed, the part of a longest chain of those that are between two iterations of
         some operation is repeated: that one which is longest for its iterations.
         """
         before, size = self.waits(self.listed, forward=True), len(self.least_us)
         heads = self._longest(before)
-        last = max(range(len(heads)), key=lambda n: heads[n] + self.least_us[n % size])
-        longest = heads[last] + self.least_us[last % size]
+        path = [max(range(len(heads)), key=lambda n: heads[n] + self.least_us[n % size])]
+        while before[path[-1]]:
+            path.append(max(before[path[-1]], key=lambda n: heads[n] + self.least_us[n % size]))
+        path.reverse()
         # If a chain leads from an operation to itself some iterations later, it can be taken again and again.
-        more = self.graph.job.iterations - self.listed
-        parts: dict[int, tuple[int, int]] = {}  # by operation, its last iteration on the chain and the head there
-        best = 0
-        while more:
-            iteration, operation = divmod(last, size)
-            # The walk goes backward along the chain, so that an operation is met first in its last iteration.
-            upper, head = parts.setdefault(operation, (iteration, heads[last]))
-            if upper > iteration:
+        more, last, best = self.graph.job.iterations - self.listed, dict[int, int](), (0, -1, -1, 0)
+        for place in reversed(range(len(path))) if more else ():
+            again = last.setdefault(path[place] % size, place)
+            if again > place:
                 # Only whole repetitions count, hence the division that rounds down.
-                best = max(best, more // (upper - iteration) * (head - heads[last]))
-            if not before[last]:
-                break
-            last = max(before[last], key=lambda n: heads[n] + self.least_us[n % size])
-        return longest + best
+                times = more // (path[again] // size - path[place] // size)
+                best = max(best, (times * (heads[path[again]] - heads[path[place]]), place, again, times))
+        _, first, again, times = best
+        iterations = [number // size for number in path]
+        lags = (later - one for one, later in zip([iterations[0], *iterations], iterations, strict=False))
+        steps = [(number % size, lag) for number, lag in zip(path, lags, strict=True)]
+        parts = (steps[: first + 1], 1), (steps[first + 1 : again + 1], 1 + times), (steps[again + 1 :], 1)
+        return heads[path[-1]] + self.least_us[path[-1] % size] + best[0], [each for each in parts if each[0]]
 
     def waits(self, iterations: int, forward: bool) -> dict[int, list[int]]:
         """Return, by operation of so many iterations, those that it comes after, or before, in a topological order."""
@@ -122,18 +127,16 @@ def task_graph_data(context: BoundContext) -> list[TaskGraphData]:
 
 def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
     operations, data = context.operations, context.shared(task_graph_data)
-    yield from _gpu_load(operations, data)
     if operations.objective == "weighted_completion":
         yield _weighted(data)
         return
+    yield _gpu_load(operations, data)
     for job_data in data:
         yield from _of_job(job_data, operations.horizon == "cyclic")
 
 
-def _gpu_load(operations: Operations, data: list[TaskGraphData]) -> Iterator[Bound]:
-    """Yield the mean load of a GPU; it says nothing about weighted completion times."""
-    if operations.objective == "weighted_completion":
-        return
+def _gpu_load(operations: Operations, data: list[TaskGraphData]) -> Bound:
+    """Return the mean load of a GPU; it says nothing about weighted completion times."""
     works = []
     for job_data in data:
         parts = zip(job_data.least_us, job_data.graph.takes_part[: job_data.graph.blocks], strict=False)
@@ -143,7 +146,7 @@ def _gpu_load(operations: Operations, data: list[TaskGraphData]) -> Iterator[Bou
     terms = [Term("work", work, jobs=(job_data.graph.job.name,)) for work, job_data in zip(works, data, strict=True)]
     terms.append(Term("GPUs", gpus, ""))
     arithmetic = f"ceil({sum(works)} / {gpus}) = {value}"
-    yield Bound(value, Proof("the work of all blocks shared out among all GPUs", arithmetic, tuple(terms)))
+    return Bound(value, Proof("the work of all blocks shared out among all GPUs", arithmetic, tuple(terms)))
 
 
 def _of_job(job_data: TaskGraphData, cyclic: bool) -> Iterator[Bound]:
@@ -158,29 +161,36 @@ def _of_job(job_data: TaskGraphData, cyclic: bool) -> Iterator[Bound]:
         value = head + load + tail
         terms = (Term("head", head), Term("work", load), Term("tail", tail))
         sentence = f"the blocks of slot {slot.name!r} of job {job.name!r}, one after the other"
-        yield Bound(value, Proof(sentence, f"{head} + {load} + {tail} = {value}", terms, (job.name,)))
+        argument = exclusive_argument({"slot": [job.name, slot.name]}, head, tail)
+        proof = Proof(sentence, f"{head} + {load} + {tail} = {value}", terms, (job.name,), argument=argument)
+        yield Bound(value, proof)
     if not cyclic:
-        longest = job_data.longest_us()
+        longest, chain = job_data.longest_chain()
         value = job.release_us + longest
         parts = (Term("release", job.release_us), Term("span", longest))
         sentence = f"the longest chain of operations of job {job.name!r}"
-        yield Bound(value, Proof(sentence, f"{job.release_us} + {longest} = {value}", parts, (job.name,)))
+        arithmetic = f"{job.release_us} + {longest} = {value}"
+        own = chain_argument(job_data.graph, chain)
+        yield Bound(value, Proof(sentence, arithmetic, parts, (job.name,), argument=own))
 
 
 def _weighted(data: list[TaskGraphData]) -> Bound:
     """Return the weighted sum of the earliest ends, each job by itself."""
-    terms, amounts = [], list[int]()
-    for job_data in data:
-        value = earliest_end_us(job_data)
-        amounts.append(job_data.graph.job.weight * value)
-        terms.append(Term("end", amounts[-1], "weight * us", (job_data.graph.job.name,)))
-    total = sum(amounts)
-    return Bound(total, Proof("every job as if it were alone", f"{added(amounts)} = {total}", tuple(terms)))
+    return sum_of_ends(data, [earliest_end(job_data) for job_data in data], "every job as if it were alone")
 
 
-def earliest_end_us(job_data: TaskGraphData) -> int:
+def sum_of_ends(data: Sequence[TaskGraphData], ends: Sequence[Bound], sentence: str) -> Bound:
+    """Return the bound on weighted completion that bounds on the end of each job alone add up to."""
+    amounts = [job_data.graph.job.weight * end.value for job_data, end in zip(data, ends, strict=True)]
+    names, total = [job_data.graph.job.name for job_data in data], sum(amounts)
+    terms = tuple(Term("end", amount, "weight * us", (name,)) for amount, name in zip(amounts, names, strict=True))
+    parts = sum_argument([([name], end.proof.argument) for name, end in zip(names, ends, strict=True)])
+    return Bound(total, Proof(sentence, f"{added(amounts)} = {total}", terms, argument=parts))
+
+
+def earliest_end(job_data: TaskGraphData) -> Bound:
     """Return a lower bound on the end of a job with a task graph on the finite horizon, alone on the cluster."""
-    return max(bound.value for bound in _of_job(job_data, cyclic=False))
+    return max(_of_job(job_data, cyclic=False), key=lambda bound: bound.value)
 
 
 SLOT_LOADS = Relaxation("slot_loads", _bounds, instant=True, task_graphs=True, moves=True)

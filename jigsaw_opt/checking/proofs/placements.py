@@ -1,0 +1,259 @@
+"""Arguments about task-graph jobs: loads and chains of operations, cases by the servers of slots (docs/proofs.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from math import gcd
+from typing import NamedTuple
+
+from jigsaw_opt.checking.proofs.facts import Facts
+from jigsaw_opt.checking.proofs.step import ProofStep, integer
+from jigsaw_opt.checking.proofs.task_graphs import PlacedOperation, TaskGraphFacts, alike_servers, task_graphs
+from jigsaw_opt.problem.instance import Instance
+
+_MOST_SLOTS = 400
+
+
+class _OperationLoad(NamedTuple):
+    """An operation of a resource: what comes before the first one, how long all of them take, what comes after."""
+
+    head: int
+    work: int
+    tail: int
+
+
+class Placement:
+    """The task-graph jobs that an argument speaks of, and the servers of slots that the cases so far assume."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance, self.finite = instance, instance.horizon == "finite"
+        self._jobs, self._known = task_graphs(instance), dict[str, TaskGraphFacts]()
+        self.operations: list[tuple[TaskGraphFacts, PlacedOperation]] = []
+        self.slots: list[tuple[TaskGraphFacts, str]] = []
+
+    def job(self, step: ProofStep, field: str, name: str) -> TaskGraphFacts:
+        """Return a task-graph job."""
+        if name not in self._known:
+            step.require(name in self._jobs, f"{name!r} is no task-graph job", field)
+            self._known[name] = TaskGraphFacts(self.instance, self._jobs[name])
+        return self._known[name]
+
+    def slot(self, step: ProofStep, field: str, value: object) -> tuple[TaskGraphFacts, str]:
+        """Return a job and the name of one of its slots."""
+        names = [name for name in value if isinstance(name, str)] if isinstance(value, Sequence) else []
+        step.require(not isinstance(value, str) and len(names) == 2, "is not a job and a slot", field)
+        job = self.job(step, field, names[0])
+        slots = {slot.name for slot in job.job.shape.slots}
+        step.require(names[1] in slots, f"{names[1]!r} is no slot of job {names[0]!r}", field)
+        return job, names[1]
+
+    def put(self, job: TaskGraphFacts, slot: str, server: int) -> int:
+        """Place one more slot, and return the number of operations that were placed before."""
+        before = len(self.operations)
+        job.servers[slot] = server
+        self.slots.append((job, slot))
+        for number, slots in enumerate(job.slots):
+            found = job.placed(number) if slot in slots else None
+            if found is not None:
+                self.operations.append((job, found))
+        return before
+
+    def take_back(self, before: int) -> None:
+        """Undo the last placing of a slot."""
+        job, slot = self.slots.pop()
+        del job.servers[slot]
+        del self.operations[before:]
+
+    def on_links(self, links: tuple[int, ...]) -> Iterator[tuple[TaskGraphFacts, PlacedOperation]]:
+        """Yield the transfers that use more than half of one link, or of three."""
+        most = len(links) // 2
+        return ((job, own) for job, own in self.operations if sum(link in own.links for link in links) > most)
+
+    def on_server(self, server: int) -> Iterator[tuple[TaskGraphFacts, PlacedOperation]]:
+        """Yield the blocks of slots that are on a server."""
+        for job, slot in self.slots:
+            if job.servers[slot] == server:
+                yield from self.of_slot(job, slot)
+
+    def of_slot(self, job: TaskGraphFacts, slot: str) -> Iterator[tuple[TaskGraphFacts, PlacedOperation]]:
+        """Yield the blocks of a slot, wherever it is."""
+        for block in job.blocks_of(slot):
+            yield job, PlacedOperation(block, job.duration_us(block), ())
+
+
+Case = Callable[[ProofStep, Placement], int]
+"""Return the least end of the last job, or the least period, that an argument leaves a placement."""
+
+
+def placed_kinds() -> dict[str, Case]:
+    """Return the kinds of argument that `placements` may have for a case."""
+    return {
+        "exclusive operations": _exclusive_operations,
+        "longest chain": _longest_chain,
+        "span between barriers": _span_between_barriers,
+    }
+
+
+def of_the_end(case: Case) -> Callable[[ProofStep, Facts], int]:
+    """Return the argument that bounds the objective by what holds of the end of the last job, or of the period."""
+
+    def check(step: ProofStep, facts: Facts) -> int:
+        weight = 1
+        if facts.objective == "weighted_completion":
+            jobs = facts.instance.jobs
+            step.require(len(jobs) == 1, "bounds the end of the last job, so it has to be of one job alone")
+            weight = jobs[0].weight
+        return weight * case(step, Placement(facts.instance))
+
+    return check
+
+
+def _exclusive_operations(step: ProofStep, placement: Placement) -> int:
+    found = [_loaded(job, own, placement.finite) for job, own in _of_resource(step.step("resource"), placement)]
+    head, tail = step.integer("head"), step.integer("tail")
+    own = [operation for operation in found if operation.head >= head and operation.tail >= tail]
+    step.require(bool(own), "no operation has this head and this tail")
+    return head + sum(operation.work for operation in own) + tail
+
+
+def _of_resource(step: ProofStep, placement: Placement) -> Iterator[tuple[TaskGraphFacts, PlacedOperation]]:
+    """Return the operations of a GPU, of a link, or of two of three links."""
+    cluster = placement.instance.cluster
+    if step.has("slot"):
+        job, slot = placement.slot(step, "slot", step.value("slot"))
+        step.done()
+        return placement.of_slot(job, slot)
+    if step.has("server"):
+        number = {server.name: k for k, server in enumerate(cluster.servers) if server.gpus == 1}
+        name = step.text("server")
+        step.require(name in number, f"{name!r} is no server of one GPU", "server")
+        step.done()
+        return placement.on_server(number[name])
+    names = step.texts("links")
+    number = {link.name: k for k, link in enumerate(cluster.links)}
+    step.require(len(names) in (1, 3) and set(names) <= set(number), "is not one link or three", "links")
+    step.done()
+    return placement.on_links(tuple(number[name] for name in names))
+
+
+def _loaded(job: TaskGraphFacts, own: PlacedOperation, finite: bool) -> _OperationLoad:
+    work = job.iterations * own.duration_us
+    if not finite:
+        return _OperationLoad(0, work, 0)
+    heads, tails = job.heads_and_tails()
+    return _OperationLoad(job.release_us + heads[own.operation], work, tails[own.operation])
+
+
+def _longest_chain(step: ProofStep, placement: Placement) -> int:
+    job = placement.job(step, "job", step.text("job"))
+    step.require(placement.finite, "is an argument of the finite horizon")
+    total, iteration, last = 0, 0, -1
+    for part in step.steps("parts"):
+        times = part.integer("times", 1)
+        links = [_link(part, item, path, job) for item, path in part.items("operations")]
+        part.require(bool(links), "is empty", "operations")
+        # The first operation follows the last one of the part before, and where the part is repeated its own last one.
+        before = [last, links[-1][0]] if times > 1 else [last]
+        ways = [(one, *links[0]) for one in before]
+        ways += [(one[0], *other) for one, other in pairwise(links)]
+        for one, other, lag in ways:
+            if one >= 0:
+                told = f"{job.names[other]!r} does not wait for {job.names[one]!r} so many iterations later"
+                part.require(job.waits(one, other, lag), told, "operations")
+        total += times * sum(job.durations_us()[operation] for operation, _ in links)
+        iteration += times * sum(lag for _, lag in links)
+        last = links[-1][0]
+        part.done()
+    step.require(last >= 0 and iteration < job.iterations, "has no iterations, or more than the job")
+    return job.release_us + total
+
+
+def _link(part: ProofStep, item: object, path: str, job: TaskGraphFacts) -> tuple[int, int]:
+    """Return an operation of a chain, and how many iterations after that before it."""
+    name, lag = (item, 0) if isinstance(item, str) else (None, 0)
+    if isinstance(item, list) and len(item) == 2:
+        name, lag = item[0], integer(item[1], path, 1)
+    part.require(isinstance(name, str) and name in job.number, "is no operation of the job", "operations")
+    return job.number[str(name)], lag
+
+
+def _span_between_barriers(step: ProofStep, placement: Placement) -> int:
+    job, slot = placement.slot(step, "slot", step.value("slot"))
+    step.require(not placement.finite, "is an argument of the cyclic horizon")
+    barrier, blocks = job.job.shape.barrier, job.blocks_of(slot)
+    step.require(barrier != "none", "the job has no barrier", "slot")
+    heads, tails = job.within(range(len(job.names)) if barrier == "job" else blocks)
+    head, tail, lengths = step.integer("head"), step.integer("tail"), job.durations_us()
+    own = [lengths[block] for block in blocks if heads[block] >= head and tails[block] >= tail]
+    step.require(bool(own), "no block has this head and this tail")
+    return job.iterations * (head + sum(own) + tail)
+
+
+def held_memory(step: ProofStep, placement: Placement) -> int:
+    """Return the bound of what the memory intervals of a slot take for how long, in the memory that its GPU has."""
+    job, slot = placement.slot(step, "slot", step.value("slot"))
+    shape = job.job.shape
+    chains: dict[str, dict[int, int]] = {}
+    held = list[tuple[int, int]]()
+    for interval in shape.holds:
+        start = job.number[interval.start]
+        if interval.bytes > 0 and (interval.slot or job.slots[start][0]) == slot:
+            if interval.start not in chains:
+                chains[interval.start] = job.longest_from(start)
+            held.append((interval.bytes, chains[interval.start].get(job.number[interval.end], 0)))
+    held = [(size, length) for size, length in held if length]
+    step.require(bool(held), "has no memory interval with a chain from its start to its end", "slot")
+    unit = step.equal("unit", gcd(*(size for size, _ in held)), "the common divisor of their bytes")
+    work = job.iterations * sum(size // unit * length for size, length in held)
+    own = next(each.memory for each in shape.slots if each.name == slot)
+    tables = [shape.blocks[block].duration_us for block in job.blocks_of(slot)]
+    most = max((s.gpu_memory for s in job.cluster.servers if all(s.gpu_type in t for t in tables)), default=0)
+    capacity = step.equal("capacity", max(1, (most - own) // unit), "the memory beside that of the slot, in units,")
+    return -(-step.equal("work", work, "the sum of units times time") // capacity)
+
+
+def placements(step: ProofStep, placement: Placement) -> int:
+    """Return the bound of cases by the servers of slots, where each case has an argument for it."""
+    order = [placement.slot(step, "order", names) for names, _ in step.items("order")]
+    step.require(len({(job.job.name, slot) for job, slot in order}) == len(order), "names something twice", "order")
+    step.require(len(order) <= _MOST_SLOTS, f"has more than {_MOST_SLOTS} entries", "order")
+    moving = sorted({job.job.name for job, _ in order if job.job.restart_us is not None})
+    step.require(not moving, f"places slots of job {moving[:1]}, which may move", "order")
+    bound, arguments = step.integer("bound"), step.steps("arguments")
+    alike = alike_servers(placement.instance, any(job.job.route_policy is not None for job, _ in order))
+    for number, argument in enumerate(arguments):
+        step.require(argument.text("kind") in placed_kinds(), "is no kind for a case", f"arguments[{number}].kind")
+    used_arguments = set[int]()
+
+    def walk(value: object, path: str, depth: int) -> None:
+        if not isinstance(value, dict):
+            chosen = integer(value, path)
+            step.require(chosen < len(arguments), f"has no entry {chosen}", "arguments")
+            argument = arguments[chosen]
+            used_arguments.add(chosen)
+            proven = placed_kinds()[argument.text("kind")](argument, placement)
+            argument.done()
+            if proven < bound:
+                raise ProofStep({}, path).fail(f"argument {chosen} proves only {proven}")
+            return
+        node = ProofStep(value, path)
+        node.require(depth < len(order), "has more cases than slots")
+        (job, slot), covered = order[depth], set[int]()
+        used = {other.servers[name] for other, name in placement.slots}
+        for number, server in enumerate(placement.instance.cluster.servers):
+            if not job.may_hold(slot, number):
+                continue
+            # Servers alike on which nothing is may change places, so that the first of them stands for all.
+            if number not in used and alike[number] in covered:
+                continue
+            if number not in used:
+                covered.add(alike[number])
+            before = placement.put(job, slot, number)
+            walk(node.value(server.name), f"{path}.{server.name}", depth + 1)
+            placement.take_back(before)
+        node.done()
+
+    walk(step.value("tree"), f"{step.path}.tree", 0)
+    step.require(len(used_arguments) == len(arguments), "has entries that no case uses", "arguments")
+    return bound

@@ -1,0 +1,86 @@
+"""Proofs of the bounds of task-graph jobs: right as they are made, and refused with any number or name changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+
+import pytest
+
+from jigsaw_opt.checking.proofs import ProofFault, check_proof
+from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.instances import load
+from jigsaw_opt.problem import Instance, compile_instance
+from jigsaw_opt.problem.bound_proof import Argument, BoundProof
+from jigsaw_opt.problem.instance import Horizon, Objective
+from jigsaw_opt.solvers.bounds import Bound
+from jigsaw_opt.solvers.bounds.driver import instant_bounds
+from tests.checking.proof_mutants import mutants
+from tests.random_task_graphs import random_task_graph_instance
+
+OWN = {"slot_loads", "held_time", "partial_placements", "more_placements"}
+KINDS: list[tuple[Horizon, Objective]] = [
+    ("finite", "makespan"),
+    ("finite", "weighted_completion"),
+    ("cyclic", "period"),
+]
+BUNDLED = ("split-backward", "v-shape", "two-servers", "two-jobs", "tight-memory", "sharded")
+
+
+def fault(instance: Instance, argument: Argument, value: int) -> ProofFault | None:
+    proof = BoundProof(instance.name, instance_sha256(instance), instance.objective, value, argument)
+    return check_proof(instance, proof)
+
+
+@cache
+def proofs(instance: Instance) -> list[Bound]:
+    """The bounds of an instance's task-graph jobs that have an argument."""
+    found = instant_bounds(compile_instance(instance))
+    return [bound for bound in found if bound.proof.argument and bound.proof.relaxation in OWN]
+
+
+def drawn(seed: int, horizon: Horizon, objective: Objective) -> Instance:
+    return random_task_graph_instance(seed, horizon, objective)
+
+
+def kinds_in(argument: object) -> Counter[str]:
+    """How often each kind of argument is in one."""
+    found = Counter[str]()
+    if isinstance(argument, dict):
+        found.update([str(argument["kind"])] if "kind" in argument else [])
+        for inner in argument.values():
+            found += kinds_in(inner)
+    if isinstance(argument, list):
+        for inner in argument:
+            found += kinds_in(inner)
+    return found
+
+
+def test_proofs_that_bounds_make_are_right() -> None:
+    instances = [load(f"pipeline/{name}") for name in BUNDLED] + [load("shop/job-6x4"), load("shop/cyclic-5x4")]
+    instances += [drawn(seed, *kind) for seed in range(30) for kind in KINDS]
+    found = Counter[str]()
+    for instance in instances:
+        for bound in proofs(instance):
+            assert bound.proof.argument is not None
+            assert fault(instance, bound.proof.argument, bound.value) is None, (instance.name, bound)
+            found += kinds_in(bound.proof.argument)
+    kinds = ("exclusive operations", "longest chain", "span between barriers", "held memory", "placements", "sum")
+    assert all(found[kind] for kind in (*kinds, "some jobs")), found
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind[1])
+def test_a_changed_proof_is_refused_or_proves_no_more_than_the_bound(kind: tuple[Horizon, Objective]) -> None:
+    changed = right = 0
+    for seed in range(12):
+        instance = drawn(seed, *kind)
+        for bound in proofs(instance)[-1:]:
+            assert bound.proof.argument is not None
+            for path, argument in mutants(bound.proof.argument):
+                changed += 1
+                # A job of which nothing is said may be left out, and a case may prove more than is asked for.
+                if fault(instance, argument, bound.value) is None:
+                    right += 1
+                    assert any(part in path for part in ("jobs - [", "tree", "arguments", "parts")), path
+                assert fault(instance, argument, bound.value + 1) is not None, path
+    assert changed > 100 and right <= changed // 5
