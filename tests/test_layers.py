@@ -44,6 +44,7 @@ SOLVERS = (
         "correct",
         "solve_state",
         "bound_tightening",
+        "certification",
         "registry",
         "run",
     ),

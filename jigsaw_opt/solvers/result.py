@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.problem.bound_proof import BoundProof
 from jigsaw_opt.problem.data_table import DataTable
+from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.solvers.bounds.proof import Proof
+from jigsaw_opt.solvers.bounds import Bound, Proof
 from jigsaw_opt.text import html_table
 
 
@@ -150,6 +153,9 @@ class Result:
         Proven lower bound; kept also where there is no plan.
     proof
         What proves the bound.
+    bound_proof
+        A proof that `check_proof` has found right: of the bound, or else of the best lesser one that has such a proof;
+        None where the time limit left no time to check it.
     plan
         The best plan, checked, or None.
     trajectory
@@ -178,6 +184,7 @@ class Result:
     bound: int
     plan: Plan | None
     proof: Proof = field(default_factory=Proof)
+    bound_proof: BoundProof | None = field(default=None, repr=False)
     trajectory: tuple[Event, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     failure: str = ""
@@ -196,12 +203,32 @@ class Result:
         gap = "" if self.gap is None else f", gap {100 * self.gap:.2f} %"
         known = f"objective {self.objective}, bound {self.bound}{gap}"
         of_part = f" among {self.part}" if self.part else ""
-        return f"<Result {self.status}: {known}, stopped by {self.stopped_by} after {self.seconds:.2f} s{of_part}>"
+        return f"<Result {self.verdict}: {known}, stopped by {self.stopped_by} after {self.seconds:.2f} s{of_part}>"
 
     @property
     def bound_reason(self) -> str:
         """Return what proves the bound, in one sentence."""
         return self.proof.sentence
+
+    @property
+    def certified(self) -> bool:
+        """Whether the bound has a proof that was checked step by step: `bound_proof`."""
+        return self.bound_proof is not None and self.bound_proof.bound == self.bound
+
+    @property
+    def bound_by(self) -> str:
+        """Whose the bound is: an engine such as ``CP-SAT``, a solver or a relaxation; empty where nobody says so."""
+        return self.proof.engine or (self.proof.relaxation and f"the relaxation {self.proof.relaxation}")
+
+    @property
+    def verdict(self) -> str:
+        """The status and what the bound rests on, as in ``certified optimal`` or ``optimal (by CP-SAT)``."""
+        by = f"by {self.bound_by}" if self.bound_by else "not certified"
+        if self.status is Status.OPTIMAL:
+            return "certified optimal" if self.certified else f"optimal ({by})"
+        if self.status is Status.FEASIBLE:
+            return f"feasible (bound {'certified' if self.certified else by})"
+        return str(self.status)
 
     @property
     def gap(self) -> float | None:
@@ -218,7 +245,7 @@ class Result:
         """Return what a notebook shows: the figures, and why no plan is better than the bound or why there is none."""
         gap = "-" if self.gap is None else f"{100 * self.gap:.2f} %"
         facts: dict[str, object] = {
-            "status": self.status,
+            "status": self.verdict,
             "objective": "-" if self.objective is None else self.objective,
         }
         facts |= {"bound": self.bound, "gap": gap, "because": self.bound_reason or "-", "stopped by": self.stopped_by}
@@ -245,6 +272,14 @@ class Result:
             total += gap * (at - since)
             gap, since = 1.0 if event.objective is None else relative_gap(event.objective, event.bound), at
         return total + gap * (end - since)
+
+
+def proof_of(instance: Instance, bound: Bound) -> BoundProof | None:
+    """Return the proof of a bound as a document, yet to be checked; None where it has no argument."""
+    argument = bound.proof.argument
+    if argument is None:
+        return None
+    return BoundProof(instance.name, instance_sha256(instance), instance.objective, bound.value, argument)
 
 
 def relative_gap(objective: int, bound: int) -> float:

@@ -9,6 +9,7 @@ from jigsaw_opt.errors import MissingEngineError, OutOfTimeError, PluginError, u
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.compiled.operations import Operations, compile_instance
 from jigsaw_opt.solvers.bounds import Bound, Proof
+from jigsaw_opt.solvers.certification import certified
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.engines.parameters import require_parameters
 from jigsaw_opt.solvers.infeasibility.certain import certain_causes, too_wide
@@ -44,7 +45,8 @@ def _carried_out(solver: Solver, request: Request, on_event: Report | None) -> R
         if result.plan is not None:
             require_correct(instance, result.plan, f"solver {result.solver!r}")
             result = replace(result, objective=result.plan.objective)
-    told = (result.status, result.objective, result.bound, result.stopped_by, result.seconds)
+        result = certified(instance, result, limit.started, options)
+    told = (result.verdict, result.objective, result.bound, result.stopped_by, result.seconds)
     _LOGGER.info("%r is solved: %s, objective %s, bound %s, stopped by %s after %.2f s", instance.name, *told)
     return result
 
@@ -125,7 +127,7 @@ def _of_all_plans(result: Result, part: str, bound: Bound) -> Result:
         return result
     result = replace(result, part=part)
     if result.bound > bound.value:
-        result = replace(result, bound=bound.value, proof=bound.proof)
+        result = replace(result, bound=bound.value, proof=bound.proof, bound_proof=None)
     best = result.objective is not None and result.objective <= bound.value
     if best or result.status not in (Status.OPTIMAL, Status.INFEASIBLE):
         return result

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from jigsaw_opt.problem import clock
+
 
 class ProofStepError(Exception):
     """A step of a proof fails.
@@ -40,7 +42,8 @@ class ProofStep:
         return field in self._fields
 
     def value(self, field: str) -> Any:
-        """Return a field as it stands."""
+        """Return a field as it stands, unless the time of the solve at hand is over."""
+        clock.check_deadline()
         self._read.add(field)
         if field not in self._fields:
             raise self.fail(f"has no {field!r}")

@@ -287,7 +287,7 @@ def _print(instance: Instance, result: Result, arguments: argparse.Namespace) ->
     if result.status == "unknown" and result.stopped_by in ("time", "completed"):
         note(_no_plan(result, arguments))
     gap = None if result.gap is None else f"{100 * result.gap:.2f} %"
-    how = result.status, result.stopped_by, result.solver, f"{result.seconds:.2f} s"
+    how = result.verdict, result.stopped_by, result.solver, f"{result.seconds:.2f} s"
     figures = ("objective", "bound", "gap", "status", "stopped by", "solver", "time")
     print_table(figures, [(result.objective, result.bound, gap, *how)])
 
@@ -312,7 +312,8 @@ def _print_timeline(instance: Instance, result: Result, plan: Plan) -> None:
 
     print(f"\n{timeline_text(picture(instance, plan))}\n")
     verdict = "so this plan is optimal" if result.status == "optimal" else "so the optimum lies between the two"
-    print(f"proof: no plan is better than {result.bound} ({printable(result.bound_reason)});")
+    trust = "certified" if result.certified else f"by {result.bound_by}, not certified"
+    print(f"proof: no plan is better than {result.bound} ({printable(f'{result.bound_reason}; {trust}')});")
     print(f"       every rule was checked and this plan has {result.objective}, {verdict}.")
 
 
@@ -329,7 +330,10 @@ def _as_json(instance: Instance, result: Result, output: Path | None) -> dict[st
         "objective": result.objective,
         "bound": result.bound,
         "bound_reason": result.bound_reason,
-        "proof": asdict(result.proof),
+        "proof": result.proof.as_json(),
+        "certified": result.certified,
+        "bound_by": result.bound_by,
+        "verdict": result.verdict,
         "gap": result.gap,
         "progress": {} if result.plan is None else progress_of(instance, result.plan),
         "solver": result.solver,

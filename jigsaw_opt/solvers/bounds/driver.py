@@ -109,8 +109,10 @@ def _added(
                 names = " + ".join(each.proof.relaxation for each in best if each.proof.relaxation)
                 terms = tuple(term for each in best for term in each.proof.terms)
                 arithmetic = f"{added(values)} = {known}"
+                engine = " and ".join(dict.fromkeys(each.proof.engine for each in best if each.proof.engine))
                 argument = sum_argument([(p.names, b.proof.argument) for p, b in zip(parts, best, strict=True)])
-                yield Bound(known, Proof(sentences, arithmetic, terms, relaxation=names, argument=argument))
+                proof = Proof(sentences, arithmetic, terms, relaxation=names, engine=engine, argument=argument)
+                yield Bound(known, proof)
 
 
 def _of(relaxation: Relaxation, context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
@@ -129,4 +131,5 @@ def _of_kind(
             for bound in _of(relaxation, context, known, budget):
                 if bound.value > known:
                     known = bound.value
-                    yield bound._replace(proof=replace(bound.proof, relaxation=relaxation.name))
+                    named = replace(bound.proof, relaxation=relaxation.name, engine=relaxation.engine)
+                    yield bound._replace(proof=named)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from jigsaw_opt.problem.bound_proof import Argument
 
@@ -31,9 +32,9 @@ class Proof:
     `sentence`: what proves it, in the user's terms. `arithmetic`: the calculation that gives the value, as in ``5 +
     ceil(90 / 4) + 7 = 35``. A destructive bound has the false inequality that an objective of one less would ask for,
     as in ``90 <= 88``. Empty where an engine's search is the proof. `jobs, servers, links`: names of what it rests on;
-    of a server, its GPUs. `relaxation`: name of the relaxation, or of the solver whose search has proven
-    it. `argument`: the same for a program to check (docs/proofs.md), as plain JSON values; None where an engine's word
-    is all there is.
+    of a server, its GPUs. `relaxation`: name of the relaxation, or of the solver whose search has proven it. `engine`:
+    whose word it is, as ``CP-SAT``; empty where it adds up without one. `argument`: the same for a program to check
+    (docs/proofs.md), as plain JSON values; None where an engine's word is all there is.
     """
 
     sentence: str = ""
@@ -43,7 +44,12 @@ class Proof:
     servers: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
     relaxation: str = ""
+    engine: str = ""
     argument: Argument | None = field(default=None, repr=False, compare=False)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what it says for people, as values of JSON: all but its argument."""
+        return {name: value for name, value in asdict(self).items() if name != "argument"}
 
 
 def added(amounts: Iterable[int]) -> str:

@@ -143,6 +143,8 @@ class Relaxation:
         Whether it bounds instances of jobs with a task graph, and no others.
     mixed
         Whether it bounds instances that have jobs of both kinds, and no others.
+    engine
+        Name of the engine whose search is the proof, as ``CP-SAT``; empty where the calculation is.
     moves
         Whether it also holds where a job may have other GPUs in another iteration (specification: moves).
     """
@@ -155,6 +157,7 @@ class Relaxation:
     task_graphs: bool = False
     mixed: bool = False
     moves: bool = False
+    engine: str = ""
 
     def applies(self, operations: Operations) -> bool:
         """Return whether it bounds such an instance, with moves where a job may move."""

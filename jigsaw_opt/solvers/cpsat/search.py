@@ -45,7 +45,7 @@ def _prove_period(
         target = solve_state.objective - 1
         status, work = _ask(solve_state, operations, target, workers, work, left)
         if status == cp_model.INFEASIBLE:
-            solve_state.raise_bound(target + 1)
+            solve_state.raise_bound(target + 1, engine="CP-SAT")
         elif status not in (cp_model.OPTIMAL, cp_model.FEASIBLE) or solve_state.objective > target:
             break  # Nothing was found, or a condition refused it.
     return solve_state.reason() or StoppedBy.TIME
@@ -195,12 +195,12 @@ def _search(
         solver.parameters.max_time_in_seconds = math.inf
     else:
         solver.parameters.max_time_in_seconds = min(seconds, solver.parameters.max_time_in_seconds)
-    solver.best_bound_callback = lambda bound: solve_state.raise_bound(_proven(bound))
+    solver.best_bound_callback = lambda bound: solve_state.raise_bound(_proven(bound), engine="CP-SAT")
     incumbents = _incumbents(solve_state, model)
     status = run_engine(solve_state, solver, model, incumbents, until)
     # Under a condition the engine's best plan may have been refused.
     if status == cp_model.OPTIMAL and solve_state.objective is not None and not solve_state.conditions:
-        solve_state.raise_bound(solve_state.objective)
+        solve_state.raise_bound(solve_state.objective, engine="CP-SAT")
     if status == cp_model.INFEASIBLE and solve_state.best is None:
         solve_state.refute(partial(minimal_conflict, operations))
     return solve_state.reason() or (StoppedBy.TIME if status in (cp_model.FEASIBLE, cp_model.UNKNOWN) else None)

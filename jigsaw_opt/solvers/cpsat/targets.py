@@ -94,7 +94,7 @@ class Targets:
         status = run_engine(solve_state, solver, model)
         self._work += solver.response_proto.deterministic_time
         if status == cp_model.INFEASIBLE:
-            solve_state.raise_bound(target + 1)
+            solve_state.raise_bound(target + 1, engine="CP-SAT")
             return False
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return None

@@ -54,7 +54,7 @@ class Explanation:
         if self.plan.is_phased:
             return told
         reason = self.bound()
-        told["bound"] |= {"value": reason.value, "proof": asdict(reason.proof)}
+        told["bound"] |= {"value": reason.value, "proof": reason.proof.as_json()}
         return told if self.job is None else told | {"changes": [asdict(change) for change in self.changes()]}
 
 

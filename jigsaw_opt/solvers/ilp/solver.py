@@ -197,7 +197,8 @@ def _search(solve_state: SolveState, operations: Operations) -> StoppedBy:
         # It holds for what the engine still searches; what it has cut off is not better by a resolution.
         best = limit if solve_state.objective is None else solve_state.objective
         if grid.certain and bound > solve_state.bound:
-            solve_state.raise_bound(min(grid.proven(min(bound, best)), best - grid.resolution + grid.step))
+            proven = min(grid.proven(min(bound, best)), best - grid.resolution + grid.step)
+            solve_state.raise_bound(proven, engine="HiGHS")
 
     column = model.program.column
     search = HighsSearch(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from time import monotonic
 from typing import Any
 
 from jigsaw_opt.documents import instance_sha256
@@ -19,6 +20,7 @@ from jigsaw_opt.problem.compiled.timetable import Timetable
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.rules.keyed import altered
+from jigsaw_opt.solvers.certification import certified
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve.failures import FailedPart, PhaseEffects
@@ -48,6 +50,7 @@ def solve_survivable(request: Request, method: Solver, on_event: Report | None =
         openings = (_FirstPlans(method, _shared(options, _FIRST_SHARE / 2), conditions),)
     if not dead:
         return _told(run(Request(narrow, options, openings, conditions), method, on_event))
+    started = monotonic()
     # What is proven of the narrower cluster is not so of all plans.
     bound = first_bound(compile_instance(instance), options)
 
@@ -66,7 +69,9 @@ def solve_survivable(request: Request, method: Solver, on_event: Report | None =
     if plan is not None:
         require_correct(instance, plan, "what makes plans survivable")
         status = Status.OPTIMAL if plan.status == "optimal" else Status.FEASIBLE
-    return replace(result, bound=bound.value, proof=bound.proof, status=status, plan=plan, trajectory=trajectory)
+    result = replace(result, bound=bound.value, proof=bound.proof, bound_proof=None)
+    result = replace(result, status=status, plan=plan, trajectory=trajectory)
+    return certified(instance, result, started, options)
 
 
 def _told(result: Result) -> Result:

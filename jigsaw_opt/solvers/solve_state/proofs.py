@@ -13,7 +13,7 @@ from jigsaw_opt.solvers.infeasibility.together import broken_together
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Conflict, StoppedBy
 
-NO_BOUND = Bound(0, Proof("no time is less than 0; the limit left no time for a bound"))
+NO_BOUND = Bound(0, Proof("no time is less than 0; the limit left no time for a bound", argument={"kind": "none"}))
 _FIRST_SHARE = 0.2
 """Share of a time limit for the first bound."""
 """Bound, and what proves it, where the time was over before there was any."""
@@ -55,7 +55,7 @@ class Proofs:
 
     `part`: which plans the solver looks at, as `searched_part` says. `whole`: what is proven already in the solve that
     this one is a part of; None for none. `known`: a bound that is known already; None to find one.
-    `proven`: bound of all plans, with its proof.
+    `proven`: bound of all plans, with its proof. `argued`: the best bound of all plans whose proof has an argument.
     `bound`: no plan of those that the solver looks at is better. `deadlines`: what the last proof with any says of
     single jobs. `conflict`: why there is no plan, once that is proven. `part_is_empty`: whether it is proven that there
     is no plan in that part.
@@ -71,6 +71,8 @@ class Proofs:
     ) -> None:
         self.part, self._operations = part, operations
         self.proven: Bound = whole.proven if whole is not None else known or first_bound(operations, options)
+        self.argued: Bound = NO_BOUND if whole is None else whole.argued
+        self._note_argument()
         self.bound = self.proven.value
         self.deadlines: Deadlines | None = None if whole is None else whole.deadlines
         self.conflict: Conflict | None
@@ -78,15 +80,16 @@ class Proofs:
         self._by_bound = self.conflict is not None
         self.part_is_empty = False
 
-    def raise_bound(self, bound: int, proof: Proof | None, deadlines: Deadlines | None, name: str) -> bool:
+    def raise_bound(self, bound: int, proof: Proof | None, deadlines: Deadlines | None, name: str, engine: str) -> bool:
         """Take a bound; return whether that of all plans has risen.
 
-        `name`: name of the solver, whose own search has proven what comes without a proof.
+        `name, engine`: names of the solver, whose own search has proven what comes without a proof, and of its engine.
         """
         of_all = proof is not None or not self.part
         rises = of_all and bound > self.proven.value
         if rises:
-            self.proven = Bound(bound, proof or Proof(f"search by {name}", relaxation=name))
+            self.proven = Bound(bound, proof or Proof(f"search by {name}", relaxation=name, engine=engine))
+            self._note_argument()
             self.deadlines = deadlines or self.deadlines
         self.bound = max(self.bound, bound)
         exceeded = exceeded_guarantees(self._operations, bound, proof)
@@ -120,6 +123,10 @@ class Proofs:
         if self.part_is_empty or (objective is not None and objective <= self.bound):
             return StoppedBy.COMPLETED  # What is left are plans that the solver does not look at.
         return None
+
+    def _note_argument(self) -> None:
+        if self.proven.proof.argument is not None:
+            self.argued = self.proven
 
     def _take(self, conflict: Conflict | None, of_all: bool) -> None:
         if of_all:

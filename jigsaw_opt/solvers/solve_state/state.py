@@ -38,6 +38,7 @@ from jigsaw_opt.solvers.result import (
     Result,
     Status,
     StoppedBy,
+    proof_of,
     relative_gap,
 )
 from jigsaw_opt.solvers.solve_state.proofs import Proofs, searched_part
@@ -260,7 +261,9 @@ class SolveState:
         """Return the bound of all plans, which results and events state, with its proof."""
         return self._proofs.proven
 
-    def raise_bound(self, bound: int, proof: Proof | None = None, deadlines: Deadlines | None = None) -> None:
+    def raise_bound(
+        self, bound: int, proof: Proof | None = None, deadlines: Deadlines | None = None, engine: str = ""
+    ) -> None:
         """Record a proven lower bound if it is better than the one so far.
 
         Parameters
@@ -272,9 +275,12 @@ class SolveState:
             looks at.
         deadlines
             What the proof says of single jobs; None where it says nothing.
+        engine
+            Name of the engine whose search is the proof, as ``CP-SAT``; by default the solver is named.
         """
+        engine = engine or f"the solver {self.name}"
         with self._lock:
-            if self.ended or not self._proofs.raise_bound(bound, proof, deadlines, self.name):
+            if self.ended or not self._proofs.raise_bound(bound, proof, deadlines, self.name, engine):
                 return
             if self._whole is None:
                 self._emit()
@@ -521,6 +527,7 @@ class SolveState:
             objective=least,
             bound=proven.value,
             proof=proven.proof,
+            bound_proof=proof_of(self.operations.instance, self._proofs.argued),
             plan=self._plan(self._leading, self.phased, Event(seconds, least, proven.value)),
             trajectory=tuple(self.trajectory),
             conflicts=() if conflict is None else (conflict,),

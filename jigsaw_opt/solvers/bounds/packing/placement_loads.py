@@ -75,5 +75,7 @@ def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[
     yield from destructive_bounds(test, least, most, budget)
 
 
-PLACEMENT_LOADS = Relaxation("placement_loads", _bounds, frozenset({"makespan", "period"}), fits=cpsat_loads.fits)
+PLACEMENT_LOADS = Relaxation(
+    "placement_loads", _bounds, frozenset({"makespan", "period"}), fits=cpsat_loads.fits, engine="CP-SAT"
+)
 """The relaxation registered as ``placement_loads``."""

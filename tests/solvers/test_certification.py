@@ -1,0 +1,95 @@
+"""What a result says its bound rests on: a proof that was checked, an engine, a solver or a relaxation."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from jigsaw_opt.checking import check, proofs
+from jigsaw_opt.instances import load
+from jigsaw_opt.problem import Instance
+from jigsaw_opt.problem.bound_proof import Argument
+from jigsaw_opt.solvers.bounds import Bound, Proof, registry
+from jigsaw_opt.solvers.bounds.relaxation import Relaxation
+from jigsaw_opt.solvers.result import Result, Status, StoppedBy
+from jigsaw_opt.solvers.solve import solve
+
+RIGHT: Argument = {"kind": "test", "value": 1800}
+
+
+@pytest.fixture
+def own_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kind of argument that proves the value that it states."""
+    kinds = {"test": lambda step, facts: step.integer("value"), "none": lambda step, facts: 0}
+    monkeypatch.setattr("jigsaw_opt.checking.proofs.arguments.kinds", lambda: kinds)
+
+
+def solved(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch, *bounds: tuple[int, Argument | None], **option: float
+) -> Result:
+    """Solve by `greedy`, with these bounds of one instant relaxation and no others."""
+
+    def prove(*_: object) -> Iterator[Bound]:
+        for value, argument in bounds:
+            yield Bound(value, Proof("by hand", argument=argument))
+
+    own = Relaxation("own", prove, instant=True)
+    monkeypatch.setattr(registry, "_everything", lambda: (own,))
+    return solve(instance, "greedy", threads=1, **option)
+
+
+@pytest.mark.usefixtures("own_kind")
+def test_a_bound_whose_proof_is_right_is_certified(pair: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = solved(pair, monkeypatch, (1800, RIGHT))
+    assert (found.certified, found.verdict, found.failure) == (True, "certified optimal", "")
+    assert found.bound_proof is not None and proofs.check_proof(pair, found.bound_proof) is None
+    assert repr(found).startswith("<Result certified optimal: ") and "certified optimal" in found._repr_html_()
+    less = solved(pair, monkeypatch, (1700, {"kind": "test", "value": 1700}))
+    assert (less.certified, less.verdict) == (True, "feasible (bound certified)")
+
+
+@pytest.mark.usefixtures("own_kind")
+def test_of_a_bound_without_a_proof_the_best_lesser_one_is_kept(
+    pair: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = solved(pair, monkeypatch, (1000, {"kind": "test", "value": 1000}), (1800, None))
+    assert (found.certified, found.bound, found.verdict) == (False, 1800, "optimal (by the relaxation own)")
+    assert found.bound_proof is not None and found.bound_proof.bound in (0, 1000)
+
+
+@pytest.mark.usefixtures("own_kind")
+def test_a_wrong_proof_is_a_fault_and_certifies_nothing(pair: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = (1800, {"kind": "test", "value": 1799})
+    found = solved(pair, monkeypatch, wrong)
+    assert (found.status, found.stopped_by, found.bound) == (Status.FEASIBLE, StoppedBy.FAILURE, 0)
+    assert "by the relaxation own is wrong: $.bound is 1800, but the argument proves 1799" in found.failure
+    assert found.plan is not None and (found.plan.status, found.plan.bound) == ("feasible", 0)
+    assert check(pair, found.plan) == ()
+    assert found.verdict == "feasible (bound not certified)"
+
+
+def test_what_is_not_checked_in_time_is_not_certified(pair: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    from jigsaw_opt.problem import clock
+
+    def slow(step: proofs.ProofStep, facts: proofs.Facts) -> int:
+        threading.Event().wait(0.3)
+        clock.check_deadline()
+        return 1800
+
+    monkeypatch.setattr(proofs, "proven", slow)
+    found = solved(pair, monkeypatch, (1800, RIGHT), time_limit=0.01)
+    assert (found.certified, found.bound_proof, found.bound, found.failure) == (False, None, 1800, "")
+
+
+@pytest.mark.parametrize(("method", "by"), [("cpsat", "CP-SAT"), ("ilp", "HiGHS")])
+def test_an_engine_is_named_where_its_search_is_the_proof(
+    method: str, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ortools" if method == "cpsat" else "highspy")
+    monkeypatch.setattr(registry, "_everything", lambda: ())
+    found = solve(load("tiny/000"), method, threads=1)
+    assert (found.status, found.certified, found.verdict) == (Status.OPTIMAL, False, f"optimal (by {by})")
+    assert replace(found, bound_proof=None).verdict == f"optimal (by {by})"
