@@ -11,7 +11,7 @@ Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 CODE = {
     "checking": (2_790, "every rule of the specification from its definition alone, twice where a phase differs"),
     "cli": (3_900, "29 commands, each with its options, and what they print"),
-    "documents": (5_950, "JSON in and out with the path of each problem, and 40 formats of other systems"),
+    "documents": (5_900, "JSON in and out with the path of each problem, and 40 formats of other systems"),
     "executor": (7_910, "models, exchange, ways of partial training, pipelines, profiles and replay with PyTorch"),
     "formulations": (3_705, "the ILP, the CP-SAT models, and the programs of Gavel, Sia, Muri and packing"),
     "instances": (2_365, "families, bundled sets and best known values"),

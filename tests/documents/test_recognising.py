@@ -136,37 +136,34 @@ def read(text: bytes) -> tuple[Any, list[str]]:
 @pytest.mark.parametrize(
     ("text", "value", "told"),
     [
-        (b'{"a": "x\xffy", "b": [1]}', "x\ufffdy", "no UTF-8 (1 times)"),
-        (b'{"a": "x\x01\n\ty", "b": [1]}', "x\ufffd\ufffd\ufffdy", "a control character (3 times)"),
-        (b'{"a": "C:\\Users\\new", "b": [1]}', "C:\ufffdUsers\new", "a lone backslash (1 times)"),
-        (b'{"a": "x\\u12", "b": [1]}', "x\ufffdu12", "a lone backslash (1 times)"),
-        (b'{"a": "dir\\", "b": [1]}', "dir\ufffd", "a lone backslash (1 times)"),
-        (b'{"b": [1], "a": "dir\\"}', "dir\ufffd", "a lone backslash (1 times)"),
-        (b'{"a": "x\\ud800y", "b": [1]}', "x\ufffdy", "half a surrogate pair (1 times)"),
-        (b'\xef\xbb\xbf{"a": "x", "b": [1]}', "x", "a byte order mark (1 times)"),
-        (b'{"a": "\xff\\ud83d\\ude00\\"q\\"", "b": [1]}', '\ufffd\U0001f600"q"', "no UTF-8 (1 times)"),
+        (b'"x\xffy"', "x\ufffdy", "not UTF-8"),
+        (b'"x\x01\n\ty"', "x   y", "control character"),
+        (b'"C:\\Users\\new"', "C:\ufffdUsers\new", "escape"),
+        (b'"x\\u12"', "x\ufffdu12", "escape"),
+        (b'"x\\ud800y"', "x\ufffdy", "lone surrogate"),
+        (b'"\xff\\ud83d\\ude00\\"q\\""', '\ufffd\U0001f600"q"', "not UTF-8"),
+        (b"inf", math.inf, "Expecting value"),
+        (b"-inf", -math.inf, "Expecting value"),
+        (b"-infinity", -math.inf, "Expecting value"),
+        (b"7,757576", 7.757576, "Expecting"),
+        (b"-0,5e-05", -0.5e-05, "Expecting"),
     ],
 )
-def test_faults_in_strings_are_replaced_and_told(text: bytes, value: str, told: str) -> None:
-    assert read(text) == ({"a": value, "b": [1]}, [f"t: replaced: {told}"])
+def test_what_is_no_json_is_mended_and_told(text: bytes, value: object, told: str) -> None:
+    for whole in (b'{"a": %b, "b": [1,5]}', b'{"b": [1,5], "a": %b }'):
+        tree, [note] = read(whole % text)
+        assert tree == {"a": value, "b": [1, 5]}
+        assert note.startswith("t: mended: ") and told in note
 
 
-@pytest.mark.parametrize(
-    ("number", "value"),
-    [("inf", math.inf), ("-inf", -math.inf), ("-infinity", -math.inf), ("7,757576", 7.757576), ("-0,5e-05", -0.5e-05)],
-)
-def test_a_number_as_c_prints_it_is_mended_and_told(number: str, value: float) -> None:
-    for text in (f'{{"a": {number}, "b": [1,5]}}', f'{{"b": [1,5], "a": {number} }}'):
-        assert read(text.encode()) == (
-            {"a": value, "b": [1, 5]},
-            ["t: replaced: a number that is none of JSON (1 times)"],
-        )
+def test_a_mark_of_utf_8_is_left_out_and_told() -> None:
+    assert read(b'\xef\xbb\xbf{"a": "x"}') == ({"a": "x"}, ["t: mended: starts with a byte order mark"])
 
 
 @pytest.mark.parametrize("number", ["nan", "-nan"])
 def test_what_is_no_number_to_c_is_none_here(number: str) -> None:
     tree, told = read(f'{{"a": {number}}}'.encode())
-    assert math.isnan(tree["a"]) and told == ["t: replaced: a number that is none of JSON (1 times)"]
+    assert math.isnan(tree["a"]) and len(told) == 1
 
 
 def test_what_is_right_stays_as_it_is() -> None:
