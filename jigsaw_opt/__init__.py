@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.simulation.results.folder import ResultFolder
     from jigsaw_opt.simulation.results.result import SimulationResult
     from jigsaw_opt.simulation.simulate import simulate
+    from jigsaw_opt.solvers.certification import certify
     from jigsaw_opt.solvers.explanation import explain
     from jigsaw_opt.solvers.failures import failures
     from jigsaw_opt.solvers.options import Options
@@ -128,6 +129,7 @@ _NAMES = {
     "simulation.results.folder": ("ResultFolder",),
     "simulation.results.result": ("SimulationResult",),
     "simulation.simulate": ("simulate",),
+    "solvers.certification": ("certify",),
     "solvers.explanation": ("explain",),
     "solvers.failures": ("failures",),
     "solvers.options": ("Options",),
@@ -200,6 +202,7 @@ __all__ = [
     "add_job",
     "advise",
     "burst",
+    "certify",
     "change_bandwidth",
     "check",
     "check_proof",

@@ -7,12 +7,15 @@ from dataclasses import replace
 from threading import Event
 from time import monotonic
 
+from jigsaw_opt.arguments import typed
 from jigsaw_opt.checking.proofs import ProofFault, check_proof
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.bound_proof import BoundProof
+from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.solvers.bounds import Bound, Proof
+from jigsaw_opt.solvers.bounds import Bound, Proof, instant_bounds
+from jigsaw_opt.solvers.certificates import prove_by_cases
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy, proof_of
 
@@ -41,6 +44,40 @@ def certified(instance: Instance, result: Result, started: float, options: Optio
         except OutOfTimeError:
             return result
     return result if fault is None else _without_bound(result, fault)
+
+
+@typed
+def certify(instance: Instance, result: Result, seconds: float | None = None) -> Result:
+    """Search for a proof of the bound of a result that anybody can check, where it has none.
+
+    Parameters
+    ----------
+    instance
+        The instance of the result.
+    result
+        A result of `solve`.
+    seconds
+        Limit of the search; None for a limit of its work alone.
+
+    Returns
+    -------
+    Result
+        It has the best ``bound_proof`` that was found: of its bound, of a lesser one, or at least that of 0.
+    """
+    if result.certified:
+        return result
+    end = math.inf if seconds is None else monotonic() + seconds
+    if monotonic() < end:
+        argument = prove_by_cases(instance, result.bound, stop=lambda: monotonic() >= end)
+        found = proof_of(instance, Bound(result.bound, Proof(argument=argument)))
+        if found is not None and check_proof(instance, found) is None:
+            return replace(result, bound_proof=found)
+    least = -1 if result.bound_proof is None else result.bound_proof.bound
+    for bound in reversed([*instant_bounds(compile_instance(instance))]):
+        found = proof_of(instance, bound) if bound.value > least else None
+        if found is not None and check_proof(instance, found) is None:
+            return replace(result, bound_proof=found)
+    return result
 
 
 def _without_bound(result: Result, fault: ProofFault) -> Result:

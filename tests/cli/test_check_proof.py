@@ -87,3 +87,31 @@ def test_a_proof_of_something_else_is_wrong(pair: Instance, proof: BoundProof) -
 
 def test_without_a_plan_and_a_proof_there_is_nothing_to_check(pair_path: Path) -> None:
     ends("2: missing-option plan", "check", pair_path)
+
+
+def test_solve_writes_a_proof_that_check_accepts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("ortools")
+    plan, proof = tmp_path / "plan.json", tmp_path / "proof.json"
+    made = ["solve", "tiny/000", "--work-limit", "5", "--threads", "1", "-o", str(plan), "--proof", str(proof)]
+    assert main([*made, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["status"], told["verdict"], told["certified_bound"]) == ("optimal", "certified optimal", 3415)
+    assert main(["check", "tiny/000", str(plan), "--proof", str(proof)]) == 0
+    assert capsys.readouterr().out == "correct; certified optimal\n"
+
+
+def test_solve_says_where_a_proof_falls_short(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ortools")
+    monkeypatch.setattr("jigsaw_opt.solvers.certification.prove_by_cases", lambda *_, **__: None)
+    proof = tmp_path / "proof.json"
+    assert main(["solve", "tiny/000", "--work-limit", "5", "--threads", "1", "--proof", str(proof)]) == 0
+    printed = capsys.readouterr()
+    assert "proves" in printed.err and "of the bound 3415 there is only the word of CP-SAT" in printed.err
+    assert "optimal (by CP-SAT)" in printed.out
+    assert main(["check", "tiny/000", "--proof", str(proof)]) == 0
+    ends("2: not-together --proof", "solve", "tiny/000", "--per-progress", "--proof", proof)
+    proof.unlink()
+    ends("2: unknown-name method", "solve", "tiny/000", "--solver", "none", "--proof", proof)
+    assert not proof.exists()

@@ -58,6 +58,8 @@ ARGUMENTS: Arguments = {
     "--chosen-instance FILE": "with --per-progress: write the instance of the plan here, with what was chosen; -o needs"
     " it",
     "-o, --output PLAN": "write the plan document here",
+    "--proof PROOF": "write the proof of the bound here, for `jigsaw check --proof`; where only an engine has proven"
+    " it, search for one first",
     "--timeline": "also print the timeline and what proves the bound",
     "--json": "print the result as JSON",
     **PROGRESS,
@@ -75,6 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     # To put a new plan in the place of the old one is what --warm may be for.
     require_output(arguments.output, arguments.instance)
     require_output(arguments.chosen_instance, arguments.instance, arguments.output)
+    require_output(arguments.proof, arguments.instance, arguments.warm, arguments.output)
     _require_together(arguments)
     options = _options(arguments)
     instance = instance_from(arguments.instance)
@@ -100,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _require_together(arguments: argparse.Namespace) -> None:
     """Refuse options that need ``--per-progress``, or do not go together with it."""
-    names = ("warm", "fix_placement", "fix_before", "target", "timeline")
+    names = ("warm", "fix_placement", "fix_before", "target", "timeline", "proof")
     given = [option_of(name) for name in names if getattr(arguments, name) not in (None, False, [])]
     if arguments.per_progress and given:
         raise not_together(given[0], f"{given[0]} and --per-progress do not go together")
@@ -182,11 +185,30 @@ def _finish(instance: Instance, arguments: argparse.Namespace, result: Result) -
         note("this plan is phased: no better one that lists all iterations was found")
     if result.plan is not None and arguments.output is not None:
         save_plan(result.plan, arguments.output)
+    if arguments.proof is not None:
+        result = _with_proof(instance, result, arguments)
     _print(instance, result, arguments)
     if arguments.timeline and result.plan is not None and not arguments.json:
         _print_timeline(instance, result, result.plan)
     flush()
     return _exit_code(result, arguments.output)
+
+
+def _with_proof(instance: Instance, result: Result, arguments: argparse.Namespace) -> Result:
+    """Write the best proof that there is, after a search for one where only an engine has proven the bound."""
+    from jigsaw_opt.documents import save_proof
+    from jigsaw_opt.solvers.certification import certify
+
+    limit = arguments.time_limit
+    left = 0.0 if result.stopped_by == "interrupt" else None if limit is None else max(0.0, limit - result.seconds)
+    result = certify(instance, result, left)
+    proof = result.bound_proof
+    if proof is not None:
+        save_proof(proof, arguments.proof)
+        if not result.certified:
+            by = result.bound_by or "its solver"
+            note(f"{arguments.proof} proves {proof.bound}; of the bound {result.bound} there is only the word of {by}")
+    return result
 
 
 def _finish_per_progress(instance: Instance, arguments: argparse.Namespace, found: PerProgress) -> int:
@@ -334,6 +356,7 @@ def _as_json(instance: Instance, result: Result, output: Path | None) -> dict[st
         "certified": result.certified,
         "bound_by": result.bound_by,
         "verdict": result.verdict,
+        "certified_bound": None if result.bound_proof is None else result.bound_proof.bound,
         "gap": result.gap,
         "progress": {} if result.plan is None else progress_of(instance, result.plan),
         "solver": result.solver,
