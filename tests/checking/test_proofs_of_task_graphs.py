@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -13,12 +14,14 @@ from jigsaw_opt.instances import load
 from jigsaw_opt.problem import Instance, compile_instance
 from jigsaw_opt.problem.bound_proof import Argument, BoundProof
 from jigsaw_opt.problem.instance import Horizon, Objective
+from jigsaw_opt.problem.power import PowerCap
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 from jigsaw_opt.solvers.bounds import Bound
 from jigsaw_opt.solvers.bounds.driver import instant_bounds
 from tests.checking.proof_mutants import mutants
 from tests.random_task_graphs import random_task_graph_instance
 
-OWN = {"slot_loads", "held_time", "partial_placements", "more_placements"}
+OWN = {"slot_loads", "mixed_loads", "task_power", "mixed_power", "held_time", "partial_placements", "more_placements"}
 KINDS: list[tuple[Horizon, Objective]] = [
     ("finite", "makespan"),
     ("finite", "weighted_completion"),
@@ -43,6 +46,21 @@ def drawn(seed: int, horizon: Horizon, objective: Objective) -> Instance:
     return random_task_graph_instance(seed, horizon, objective)
 
 
+def capped(instance: Instance) -> Instance:
+    """The instance where every block draws much, and all but the first server are under a power cap."""
+    watts = {"v": 70, "w": 90}
+    jobs = tuple(
+        replace(job, shape=replace(job.shape, blocks=tuple(replace(b, power_w=watts) for b in job.shape.blocks)))
+        if isinstance(job, TaskGraphJob)
+        else job
+        for job in instance.jobs
+    )
+    models = {name: replace(model, power_w=watts) for name, model in instance.models.items()}
+    servers = tuple(server.name for server in instance.cluster.servers[1:]) or (instance.cluster.servers[0].name,)
+    cluster = replace(instance.cluster, power_caps=(PowerCap("row", servers, 100),))
+    return replace(instance, cluster=cluster, jobs=jobs, models=models)
+
+
 def kinds_in(argument: object) -> Counter[str]:
     """How often each kind of argument is in one."""
     found = Counter[str]()
@@ -59,13 +77,24 @@ def kinds_in(argument: object) -> Counter[str]:
 def test_proofs_that_bounds_make_are_right() -> None:
     instances = [load(f"pipeline/{name}") for name in BUNDLED] + [load("shop/job-6x4"), load("shop/cyclic-5x4")]
     instances += [drawn(seed, *kind) for seed in range(30) for kind in KINDS]
-    found = Counter[str]()
+    instances += [capped(drawn(seed, *KINDS[seed % 2 * 2])) for seed in range(20)]
+    found, relaxations = Counter[str](), Counter[str]()
     for instance in instances:
         for bound in proofs(instance):
             assert bound.proof.argument is not None
             assert fault(instance, bound.proof.argument, bound.value) is None, (instance.name, bound)
             found += kinds_in(bound.proof.argument)
-    kinds = ("exclusive operations", "longest chain", "span between barriers", "held memory", "placements", "sum")
+            relaxations[bound.proof.relaxation] += 1
+    assert relaxations.keys() == OWN - {"more_placements"}
+    kinds = (
+        "exclusive operations",
+        "longest chain",
+        "span between barriers",
+        "held memory",
+        "placements",
+        "sum",
+        "shared work",
+    )
     assert all(found[kind] for kind in (*kinds, "some jobs")), found
 
 
@@ -74,7 +103,7 @@ def test_a_changed_proof_is_refused_or_proves_no_more_than_the_bound(kind: tuple
     changed = right = 0
     for seed in range(12):
         instance = drawn(seed, *kind)
-        for bound in proofs(instance)[-1:]:
+        for bound in proofs(instance)[-1:] + (proofs(capped(instance))[-1:] if seed < 6 else []):
             assert bound.proof.argument is not None
             for path, argument in mutants(bound.proof.argument):
                 changed += 1

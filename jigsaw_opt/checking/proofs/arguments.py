@@ -8,6 +8,7 @@ from jigsaw_opt.checking.proofs.bins import bins
 from jigsaw_opt.checking.proofs.cases import cases
 from jigsaw_opt.checking.proofs.facts import Facts
 from jigsaw_opt.checking.proofs.placements import held_memory, of_the_end, placed_kinds, placements
+from jigsaw_opt.checking.proofs.shared_work import shared_work
 from jigsaw_opt.checking.proofs.step import ProofStep
 from jigsaw_opt.problem.rules.keyed import altered
 
@@ -33,6 +34,7 @@ def kinds() -> Mapping[str, Check]:
         "none": lambda step, facts: 0,
         "bins": bins,
         "cases": cases,
+        "shared work": shared_work,
         "some jobs": _some_jobs,
         "sum": _sum,
         **{kind: of_the_end(case) for kind, case in of_ends.items()},

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from itertools import accumulate
 
-from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Server
-from jigsaw_opt.problem.compiled.critical import least_work_us
-from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.solvers.bounds.activities.slot_loads import TaskGraphData
-from jigsaw_opt.solvers.bounds.combinatorial.energy import watts_us
+from jigsaw_opt.solvers.bounds.activities.slot_loads import load_of_gpus, task_graph_data, work_of
+from jigsaw_opt.solvers.bounds.combinatorial.energy import priced_us, watts_us
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 
@@ -33,11 +30,12 @@ def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[
             value = max(values)
             asking = demands[: values.index(value) + 1]
             head, works = asking[-1][0], added(work for _, work, _ in asking)
+            shared = {name: work for _, work, name in asking}
+            argument = {"kind": "shared work", "cap": cap.name, "head": head, "jobs": shared}
             terms = (Term("head", head), *(Term("work", work, "W * us", (name,)) for _, work, name in asking))
             told, names = f"watts times time under power cap {cap.name!r}", tuple(name for _, _, name in asking)
-            yield Bound(
-                value, Proof(told, f"{head} + ceil(({works}) / {cap.watts}) = {value}", terms, names, cap.servers)
-            )
+            arithmetic = f"{head} + ceil(({works}) / {cap.watts}) = {value}"
+            yield Bound(value, Proof(told, arithmetic, terms, names, cap.servers, argument=argument))
 
 
 def _watts_us(graph: CompiledTaskGraph, servers: Sequence[Server], capped: Set[str]) -> int:
@@ -70,29 +68,11 @@ TASK_POWER, MIXED_POWER = _relaxation("task_power", False), _relaxation("mixed_p
 
 
 def _mixed_bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
-    operations = context.operations
-    terms = tuple(_works(operations))
-    works, gpus = [term.amount for term in terms], operations.cluster.gpu_count
-    value = ceil_div(sum(works), gpus)
-    arithmetic = f"ceil(({added(works)}) / {gpus}) = {value}"
-    yield Bound(
-        value, Proof("the work of all blocks shared out among all GPUs", arithmetic, (*terms, Term("GPUs", gpus, "")))
-    )
-
-
-def _works(operations: Operations) -> Iterator[Term]:
-    """Yield the least GPU time of every job, with each block on the GPUs that take least for it."""
-    for job in checking_deadline(operations.jobs):
-        tables = job.blocks[0].duration_us
-        # Each level counts on the type that takes least for it, even if no single type is the best for all levels.
-        costs = [min(table[level] for table in tables.values()) for level in range(job.levels)] if tables else [0]
-        yield Term("work", least_work_us(job, costs) if tables else 0, jobs=(job.name,))
-    for graph in checking_deadline(operations.task_graphs):
-        data = TaskGraphData(graph, operations.cluster)
-        once = sum(
-            length * len(slots) for length, slots in zip(data.least_us, graph.takes_part[: graph.blocks], strict=False)
-        )
-        yield Term("work", graph.job.iterations * once, jobs=(graph.job.name,))
+    prices = [1] * len(context.gpu_classes)
+    # Each level counts on the type that takes least for it, even if no single type is the best for all levels.
+    works = [(each.job.name, each.job.release_us, priced_us(each, prices)) for each in context.job_data]
+    works += [work_of(each) for each in context.shared(task_graph_data)]
+    yield load_of_gpus(context.operations.cluster, works)
 
 
 MIXED_LOADS = Relaxation(

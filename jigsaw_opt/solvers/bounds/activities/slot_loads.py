@@ -13,7 +13,6 @@ from graphlib import TopologicalSorter
 
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel, Cluster
-from jigsaw_opt.problem.compiled.operations import Operations
 from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.rules.keyed import altered
@@ -130,23 +129,30 @@ def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[
     if operations.objective == "weighted_completion":
         yield _weighted(data)
         return
-    yield _gpu_load(operations, data)
+    yield load_of_gpus(operations.cluster, [work_of(job_data) for job_data in data])
     for job_data in data:
         yield from _of_job(job_data, operations.horizon == "cyclic")
 
 
-def _gpu_load(operations: Operations, data: list[TaskGraphData]) -> Bound:
-    """Return the mean load of a GPU; it says nothing about weighted completion times."""
-    works = []
-    for job_data in data:
-        parts = zip(job_data.least_us, job_data.graph.takes_part[: job_data.graph.blocks], strict=False)
-        works.append(job_data.graph.job.iterations * sum(length * len(slots) for length, slots in parts))
-    gpus = operations.cluster.gpu_count
-    value = ceil_div(sum(works), gpus)
-    terms = [Term("work", work, jobs=(job_data.graph.job.name,)) for work, job_data in zip(works, data, strict=True)]
-    terms.append(Term("GPUs", gpus, ""))
-    arithmetic = f"ceil({sum(works)} / {gpus}) = {value}"
-    return Bound(value, Proof("the work of all blocks shared out among all GPUs", arithmetic, tuple(terms)))
+def work_of(job_data: TaskGraphData) -> tuple[str, int, int]:
+    """Return the name and the release of a job, and the least time of all its blocks on all their GPUs."""
+    graph = job_data.graph
+    parts = zip(job_data.least_us, graph.takes_part[: graph.blocks], strict=False)
+    return graph.job.name, graph.job.release_us, graph.job.iterations * sum(us * len(slots) for us, slots in parts)
+
+
+def load_of_gpus(cluster: Cluster, works: Sequence[tuple[str, int, int]]) -> Bound:
+    """Return the mean load of a GPU after the first release, given name, release and work of each job.
+
+    It says nothing about weighted completion times.
+    """
+    head, gpus, amounts = min(release for _, release, _ in works), cluster.gpu_count, [work for *_, work in works]
+    value = head + ceil_div(sum(amounts), gpus)
+    terms = (*(Term("work", work, jobs=(name,)) for name, _, work in works), Term("GPUs", gpus, ""))
+    arithmetic = f"{head} + ceil({sum(amounts)} / {gpus}) = {value}"
+    argument = {"kind": "shared work", "head": head, "jobs": {name: work for name, _, work in works}}
+    sentence = "the work of all blocks shared out among all GPUs"
+    return Bound(value, Proof(sentence, arithmetic, (Term("head", head), *terms), argument=argument))
 
 
 def _of_job(job_data: TaskGraphData, cyclic: bool) -> Iterator[Bound]:

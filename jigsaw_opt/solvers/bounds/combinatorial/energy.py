@@ -6,7 +6,7 @@ what all jobs draw or hold, times how long, is at most those watts or units time
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 
 from jigsaw_opt.problem.compiled import critical
 from jigsaw_opt.solvers.bounds.combinatorial.resource_load import resource_bounds
@@ -32,14 +32,21 @@ def watts_us(context: BoundContext, data: JobData, capped: Set[str]) -> int:
 
     It is 0 where some GPU that the job may use is not under the cap.
     """
-    job, blocks, servers = data.job, data.job_class.blocks, context.operations.cluster.servers
-    if not blocks or any(servers[s].name not in capped for s in data.job_class.gpus):
+    servers, power_w = context.operations.cluster.servers, data.job.power_w
+    if any(servers[s].name not in capped for s in data.job_class.gpus):
         return 0
-    watts = {k: job.power_w.get(context.gpu_classes[k].gpu_type, 0) for k in blocks}
+    return priced_us(data, [power_w.get(kind.gpu_type, 0) for kind in context.gpu_classes])
+
+
+def priced_us(data: JobData, prices: Sequence[int]) -> int:
+    """Return the least price of all blocks of a job, given that of a microsecond by class of GPU."""
+    blocks = data.job_class.blocks
+    if not blocks:
+        return 0
     # With the level fewer GPUs have the memory and none is faster, so that the cost never falls.
-    levels = range(1, job.levels + 1)
-    cost = [min(watts[k] * times[d - 1] for k, times in blocks.items() if len(times) >= d) for d in levels]
-    return critical.least_work_us(job, cost)
+    levels = range(1, data.job.levels + 1)
+    cost = [min(prices[k] * times[d - 1] for k, times in blocks.items() if len(times) >= d) for d in levels]
+    return critical.least_work_us(data.job, cost)
 
 
 def _held_resources(context: BoundContext) -> Iterator[Resource]:
