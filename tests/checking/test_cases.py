@@ -9,7 +9,8 @@ import pytest
 
 from jigsaw_opt.checking.proofs.arguments import proven
 from jigsaw_opt.checking.proofs.facts import Facts
-from jigsaw_opt.checking.proofs.plan_rows import Name, PlanRows, plan_rows
+from jigsaw_opt.checking.proofs.job_rows import Name, PlanRows
+from jigsaw_opt.checking.proofs.plan_rows import plan_rows
 from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError
 from jigsaw_opt.instances import best_known, best_plan, load
 from jigsaw_opt.problem import Instance, Plan
@@ -51,6 +52,19 @@ def values(plan_names: list[Name], instance: Instance, plan: Plan, renamed: dict
     return found
 
 
+def together(found: dict[Name, int], plan: Plan) -> dict[Name, int]:
+    """Return the values where one iteration stands for all of a job."""
+    merged = dict[Name, int]()
+    for name, value in found.items():
+        if name[0] in ("level", "length"):
+            one = (*name[:2], 1, *name[3:])
+            merged[one] = merged.get(one, 0) + value
+        elif name[0] != "end":
+            merged[name] = value
+    last = {job.name: len(job.iterations) for job in plan.jobs}
+    return merged | {("end", job, 1): found["end", job, n] for job, n in last.items()}
+
+
 def renamings(instance: Instance) -> Iterator[dict[str, str]]:
     """Yield all ways to rename the GPUs of each server among themselves."""
     gpus = [[f"{server.name}/{k}" for k in range(server.gpus)] for server in instance.cluster.servers]
@@ -82,8 +96,12 @@ def broken(rows: PlanRows, instance: Instance, found: dict[Name, int]) -> list[o
 @pytest.mark.parametrize("number", [0, 2, 3, 6, 8, 11, 14, 18, 20, 22, 30, 34, 42, 44, 57, 66])
 def test_rows_hold_for_the_best_plan(number: int) -> None:
     instance, plan = load(f"tiny/{number:03}"), best_plan(f"tiny/{number:03}")
-    rows = plan_rows(instance, plan.objective)
+    step, facts = ProofStep({}, "$"), Facts(instance)
+    rows = plan_rows(step, facts, plan.objective)
     assert any(not broken(rows, instance, values(rows.names, instance, plan, each)) for each in renamings(instance))
+    fewer = plan_rows(step, facts, plan.objective, together=True)
+    found = (together(values(fewer.names, instance, plan, each), plan) for each in renamings(instance))
+    assert any(not broken(fewer, instance, each) for each in found)
 
 
 @pytest.mark.parametrize("number", [0, 4, 9, 13, 15, 21, 27, 34, 37, 58, 61, 70])

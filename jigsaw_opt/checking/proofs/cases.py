@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Iterable
 
 from jigsaw_opt.checking.proofs.facts import Facts
-from jigsaw_opt.checking.proofs.plan_rows import Name, PlanRows, TooManyRowsError, plan_rows
+from jigsaw_opt.checking.proofs.job_rows import Name, PlanRows, TooManyRowsError
+from jigsaw_opt.checking.proofs.plan_rows import plan_rows
 from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError, integer
 
 
@@ -108,9 +109,10 @@ class Domains:
 
 def cases(step: ProofStep, facts: Facts) -> int:
     """Return one more than the limit that a tree of cases refutes (docs/proofs.md: cases)."""
-    limit = step.integer("limit")
+    limit, iterations = step.integer("limit"), step.text("iterations")
+    step.require(iterations in ("each", "together"), "is neither 'each' nor 'together'", "iterations")
     try:
-        plan = plan_rows(facts.instance, limit)
+        plan = plan_rows(step, facts, limit, iterations == "together")
     except TooManyRowsError:
         raise step.fail("has too many rows for this kind of argument", "limit") from None
     numbers = {name: number for number, name in enumerate(plan.names)}

@@ -1,0 +1,292 @@
+"""Variables and linear rows that are about one data-parallel job of a plan alone (docs/proofs.md: rows of a plan)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from operator import add
+from typing import NamedTuple
+
+from jigsaw_opt.checking.network import ExchangeTerms, RouteFinder
+from jigsaw_opt.checking.proofs.job_facts import JobFacts
+from jigsaw_opt.checking.terms import transfer_duration
+from jigsaw_opt.problem.depth import FreeDepth
+
+Name = tuple[object, ...]
+"""Name of a variable, as its list stands in a proof; lists inside it are tuples."""
+Term = tuple[int, int]
+"""A coefficient and the number of a variable."""
+_MOST_SPREADS, _MOST_ROWS = 200, 60_000
+
+
+class TooManyRowsError(Exception):
+    """An instance has more rows than are worth writing out."""
+
+
+class ResourceUse(NamedTuple):
+    """A block or transfer that may use a resource: numbers of variables.
+
+    `present`: 1 where it uses the resource. `order`: what its pairs are named by. `job`: number of its job.
+    """
+
+    present: int
+    start: int
+    end: int
+    length: int
+    order: tuple[object, ...]
+    job: int
+
+
+@dataclass
+class PlanRows:
+    """Variables with least and largest values, and rows: terms that add up to at most a number.
+
+    `resources`: the operations that may use each GPU and link, in the order of each job.
+    """
+
+    names: list[Name] = field(default_factory=list)
+    low: list[int] = field(default_factory=list)
+    high: list[int] = field(default_factory=list)
+    rows: list[tuple[tuple[Term, ...], int]] = field(default_factory=list)
+    resources: list[list[ResourceUse]] = field(default_factory=list)
+
+    def variable(self, name: Name, low: int, high: int) -> int:
+        """Add a variable and return its number."""
+        self.names.append(name)
+        self.low.append(low)
+        self.high.append(high)
+        return len(self.names) - 1
+
+    def at_most(self, terms: Sequence[Term], side: int) -> None:
+        """Add a row."""
+        if len(self.rows) >= _MOST_ROWS:
+            raise TooManyRowsError
+        self.rows.append((tuple(term for term in terms if term[0]), side))
+
+    def equal(self, terms: Sequence[Term], side: int) -> None:
+        """Add two rows that make a sum equal to a number."""
+        self.at_most(terms, side)
+        self.at_most([(-a, v) for a, v in terms], -side)
+
+
+class WorkerSpread(NamedTuple):
+    """How many workers of a job are on each server, and what its transfers get there."""
+
+    counts: tuple[int, ...]
+    exchange: ExchangeTerms
+
+
+def negative(terms: Iterable[Term]) -> list[Term]:
+    """Return terms of opposite sign."""
+    return [(-factor, variable) for factor, variable in terms]
+
+
+class JobRows:
+    """The variables of one job and the rows that are about it alone."""
+
+    def __init__(self, rows: PlanRows, facts: JobFacts, number: int, finite: bool, limit: int, together: bool) -> None:
+        self.rows, self.facts, self.number, self.job = rows, facts, number, facts.job
+        self.cluster, self.terms = facts.shared.cluster.cluster, facts.shared.terms
+        self.finite, self.limit, self.together = finite, limit, together
+        self.latest = limit if finite else 2 * limit
+        self.depth, self.repeats = self.terms.depth, self.job.iterations if together else 1
+        self.iterations = range(1, self.job.iterations // self.repeats + 1)
+        self.blocks: dict[tuple[int, int], ResourceUse] = {}
+        self.levels: dict[tuple[int, int], list[Term]] = {}
+        self.transfers: dict[tuple[int, int], tuple[int, int, int]] = {}
+        self.fewest = [facts.shared.contributors(b) for b in range(1, self.depth + 1)]
+        self.most = [self.job.workers] * self.depth if facts.limits.fixed is None else self.fewest
+        self._place()
+        self._times()
+        for i in self.iterations:
+            self._iteration(i)
+        rows.at_most([(1, self.begins[0]), (-1, self.ends[-1])], -facts.span)
+        self._totals()
+
+    def deepest(self, server: int) -> int:
+        """Return the deepest level that a worker may have on a server; 0 where it may not be there."""
+        servers = self.cluster.servers
+        return self.facts.shared.deepest(servers[server].gpu_memory) if server in self.facts.shared.gpus else 0
+
+    def lasts(self, gpu: int) -> tuple[int, ...]:
+        """Return the duration of a block on a GPU by level."""
+        return self.terms.durations[self.cluster.servers[self.server_of[gpu]].gpu_type]
+
+    def _place(self) -> None:
+        rows, job, servers = self.rows, self.job, self.cluster.servers
+        self.server_of = [s for s, server in enumerate(servers) for _ in range(server.gpus)]
+        names = [f"{server.name}/{k}" for server in servers for k in range(server.gpus)]
+        self.on = {
+            g: rows.variable(("on", job.name, names[g]), 0, 1) for g, s in enumerate(self.server_of) if self.deepest(s)
+        }
+        self.names = names
+        finder = RouteFinder(self.cluster, job.route_policy)
+        room = [server.gpus if self.deepest(s) else 0 for s, server in enumerate(servers)]
+        self.spreads: list[tuple[int, WorkerSpread]] = []
+        for counts in _spreads(room, job.workers):
+            exchange = finder.exchange([s for s, count in enumerate(counts) for _ in range(count)])
+            if exchange is not None:
+                self.spreads.append((rows.variable(("spread", job.name, counts), 0, 1), WorkerSpread(counts, exchange)))
+            if len(self.spreads) > _MOST_SPREADS:
+                raise TooManyRowsError
+        rows.equal([(1, m) for m, _ in self.spreads], 1)
+        rows.equal([(1, v) for v in self.on.values()], job.workers)
+        for s, count in enumerate(room):
+            if count:
+                here = [(1, v) for g, v in self.on.items() if self.server_of[g] == s]
+                rows.equal([*here, *((-spread.counts[s], m) for m, spread in self.spreads)], 0)
+        used = sorted({link for _, spread in self.spreads for link in spread.exchange.links})
+        self.uses: dict[int, int] = {}
+        for link in used if job.workers > 1 else ():
+            self.uses[link] = rows.variable(("uses", job.name, self.cluster.links[link].name), 0, 1)
+            over = [(1, m) for m, spread in self.spreads if link in spread.exchange.links]
+            rows.equal([*over, (-1, self.uses[link])], 0)
+
+    def lengths(self, bucket: int, spread: WorkerSpread) -> list[int]:
+        """Return the durations of a transfer, from the fewest to the most contributors."""
+        payload, channel = self.terms.bucket_bytes[bucket - 1], spread.exchange
+        counts = range(self.fewest[bucket - 1], self.most[bucket - 1] + 1)
+        return [transfer_duration(payload, c, self.job.workers, channel.rate, channel.latency_us) for c in counts]
+
+    def shortest(self, bucket: int) -> int:
+        """Return the least duration of a transfer."""
+        return min((self.lengths(bucket, spread)[0] for _, spread in self.spreads), default=0)
+
+    def _times(self) -> None:
+        rows, name, latest = self.rows, self.job.name, self.latest
+        first = self.job.release_us if self.finite else 0
+        end = latest if self.job.deadline_us is None else min(latest, self.job.deadline_us)
+        self.begins = [rows.variable(("begin", name, i), first, end) for i in self.iterations]
+        self.ends = [rows.variable(("end", name, i), first, end) for i in self.iterations]
+        for before, after in zip(self.ends, self.begins[1:], strict=False):
+            rows.at_most([(1, before), (-1, after)], 0)
+        if not self.finite:
+            rows.at_most([(1, self.ends[-1]), (-1, self.begins[0])], self.limit)
+            rows.at_most([(1, self.begins[0])], self.limit - 1 if self.number else 0)
+
+    def _iteration(self, i: int) -> None:
+        rows, name = self.rows, self.job.name
+        begin, end = self.begins[i - 1], self.ends[i - 1]
+        for g, on in self.on.items():
+            lasts, where = self.lasts(g), self.names[g]
+            length = rows.variable(("length", name, i, where), 0, self.repeats * lasts[-1])
+            self.levels[i, g] = [(self.repeats, on)]
+            for d in range(2, self.depth + 1):
+                reach = self.repeats if d <= self.deepest(self.server_of[g]) else 0
+                self.levels[i, g].append((1, rows.variable(("level", name, i, where, d), 0, reach)))
+                rows.at_most([self.levels[i, g][-1], *negative(self.levels[i, g][-2:-1])], 0)
+            rows.equal([(-1, length), *self.by_level(i, g, lasts)], 0)
+            start, done = begin, end
+            if not self.together:
+                start = rows.variable(("start", name, i, where), 0, self.latest)
+                done = rows.variable(("done", name, i, where), 0, self.latest)
+                rows.equal([(1, done), (-1, start), (-1, length)], 0)
+                rows.at_most([(1, begin), (-1, start)], 0)
+                rows.at_most([(1, done), (-1, end)], 0)
+            self.blocks[i, g] = ResourceUse(on, start, done, length, (name, i, where), self.number)
+        for d in range(2, self.depth + 1):
+            here = [self.levels[i, g][d - 1] for g in self.on]
+            rows.at_most(here, self.repeats * self.most[d - 1])
+            rows.at_most(negative(here), -self.repeats * self.fewest[d - 1])
+        if self.job.workers == 1:
+            rows.at_most([(1, begin), (-1, end), *((1, self.blocks[i, g].length) for g in self.on)], 0)
+        elif self.together:
+            self._in_spreads()
+        else:
+            self._transfers(i)
+        rows.at_most([(1, begin), (-1, end)], -self.repeats * self.facts.shared.iteration)
+
+    def by_level(self, i: int, g: int, costs: Sequence[int]) -> list[Term]:
+        """Return terms that add up to the cost of the level on a GPU; 0 without a worker."""
+        steps = zip(costs, (0, *costs), self.levels[i, g], strict=False)
+        return [((own - less) * factor, variable) for own, less, (factor, variable) in steps]
+
+    def _in_spreads(self) -> None:
+        """Let all iterations of a worker, each with the transfers behind it, fit between begin and end."""
+        for m, spread in self.spreads:
+            tails = [
+                sum(self.lengths(c, spread)[0] for c in range(b, self.depth + 1)) for b in range(1, self.depth + 1)
+            ]
+            for g in self.on:
+                if spread.counts[self.server_of[g]]:
+                    lasts = self.lasts(g)
+                    ends = [max([lasts[d], *map(add, lasts[: d + 1], tails)]) for d in range(self.depth)]
+                    most = self.repeats * ends[-1]
+                    room = [(1, self.begins[0]), (-1, self.ends[0]), (most, m)]
+                    self.rows.at_most([*room, *self.by_level(1, g, ends)], most)
+
+    def _transfers(self, i: int) -> None:
+        rows, name = self.rows, self.job.name
+        before = self.begins[i - 1]
+        for b in range(1, self.depth + 1):
+            longest = max((self.lengths(b, spread)[-1] for _, spread in self.spreads), default=0)
+            start = rows.variable(("transfer", name, i, b), 0, self.latest)
+            done = rows.variable(("transferred", name, i, b), 0, self.latest)
+            length = rows.variable(("lasts", name, i, b), self.shortest(b), longest)
+            self.transfers[i, b] = (start, done, length)
+            rows.at_most([(1, before), (-1, start)], 0)
+            rows.equal([(1, done), (-1, start), (-1, length)], 0)
+            before = done
+            for g in self.on:
+                ready, (_, reach) = self.lasts(g)[b - 1], self.levels[i, g][b - 1]
+                slack = self.latest if b > 1 else 0
+                rows.at_most([(1, self.blocks[i, g].start), (ready + slack, reach), (-1, start)], slack)
+            fewest, most = self.fewest[b - 1], self.most[b - 1]
+            more = [rows.variable(("contributors", name, i, b, c), 0, 1) for c in range(fewest + 1, most + 1)]
+            for low, high in pairwise(more):
+                rows.at_most([(1, high), (-1, low)], 0)
+            if more:
+                rows.equal([*(self.levels[i, g][b - 1] for g in self.on), *((-1, c) for c in more)], fewest)
+            for m, spread in self.spreads:
+                own = self.lengths(b, spread)
+                growth = [(after - less, c) for c, (less, after) in zip(more, pairwise(own), strict=True)]
+                rows.at_most([(-1, length), (own[-1], m), *growth], own[-1] - own[0])
+        rows.at_most([(1, before), (-1, self.ends[i - 1])], 0)
+
+    def _totals(self) -> None:
+        """Keep mean depth and balance (specification: mean-depth, balance)."""
+        rule = self.job.depth
+        if not isinstance(rule, FreeDepth):
+            return
+        rows, most = self.rows, self.depth * self.job.iterations
+        rows.at_most(negative(term for terms in self.levels.values() for term in terms), -self.facts.limits.total)
+        for one in self.on if rule.balance is not None else ():
+            for other in self.on:
+                if one != other:
+                    more, less = ([term for i in self.iterations for term in self.levels[i, g]] for g in (one, other))
+                    rows.at_most([*more, *negative(less), (most, self.on[other])], (rule.balance or 0) + most)
+
+    @property
+    def work(self) -> int:
+        """Least time of the blocks of all iterations on all GPUs."""
+        cost = self.facts.shared.shortest_blocks
+        return self.facts.least_work(cost) if cost else 0
+
+    @property
+    def first_ready(self) -> int:
+        """Earliest moment at which bucket 1 is ready."""
+        return self.job.release_us + min(self.facts.shared.shortest_blocks, default=0)
+
+    def least_load(self, link: int) -> int:
+        """Return a time that the transfers of all iterations take where they use a link."""
+        over = [spread for _, spread in self.spreads if link in spread.exchange.links]
+        buckets = range(1, self.depth + 1)
+        return self.job.iterations * sum(min(self.lengths(b, spread)[0] for spread in over) for b in buckets)
+
+    def links(self) -> Iterator[tuple[int, ResourceUse]]:
+        """Yield each link with each transfer that may use it and always takes time."""
+        for link, present in self.uses.items():
+            for (i, b), (start, done, length) in self.transfers.items():
+                if self.shortest(b):
+                    yield link, ResourceUse(present, start, done, length, (self.job.name, i, b), self.number)
+
+
+def _spreads(room: Sequence[int], workers: int) -> Iterator[tuple[int, ...]]:
+    """Yield how many of some workers are on each server, for all ways that leave room."""
+    if not room:
+        yield from [()] if workers == 0 else []
+        return
+    for count in range(max(0, workers - sum(room[1:])), min(room[0], workers) + 1):
+        for rest in _spreads(room[1:], workers - count):
+            yield (count, *rest)
