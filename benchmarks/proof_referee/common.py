@@ -27,7 +27,7 @@ def fields(value: Any, types: dict[str, type], what: str) -> None:
     """Raise unless a value is an object of exactly these fields with these types; a boolean is no integer."""
     need(type(value) is dict and value.keys() == types.keys(), f"{what} has not the fields {', '.join(types)}")
     for name, kind in types.items():
-        need(type(value[name]) is kind, f"{name} of {what} is no {kind.__name__}")
+        need(kind in (object, type(value[name])), f"{name} of {what} is no {kind.__name__}")
 
 
 def different(names: Any, known: Iterable[str], what: str) -> None:
