@@ -24,12 +24,12 @@ CODE = {
     "solvers": (21_230, "bounds, generators, searches, exact engines, explanations, sessions: the largest"),
     "sweeps": (1_773, "parallel runs that survive a kill, and the bench"),
     "system": (570, "files, clocks, signals, processes, and code of others"),
-    "views": (1_800, "pictures, HTML pages and their words, and the formats of other programs"),
+    "views": (1_810, "pictures, HTML pages and their words, and the formats of other programs"),
     "": (670, "the facade, errors, types of arguments, and words"),
 }
 """By room, most lines of code (without blanks, comments and docstrings), and what takes them."""
 LINES = {
-    "jigsaw_opt": (112_560, "all lines of all rooms"),
+    "jigsaw_opt": (112_610, "all lines of all rooms"),
     "tests": (61_430, "oracles and referees of their own, and a test for every rule, code and page"),
     "benchmarks": (11_520, "what is compared with others or with an earlier version, side by side"),
 }

@@ -12,7 +12,7 @@ from jigsaw_opt.problem.plan import Phase, Plan
 from jigsaw_opt.solvers.explanation.breakdown import explain_jobs
 from jigsaw_opt.text import counted, printable
 from jigsaw_opt.views import lanes
-from jigsaw_opt.views.explained import explained_picture, told_proof, told_story
+from jigsaw_opt.views.explained import explained_picture, is_certified, told_proof, told_story
 from jigsaw_opt.views.lanes import MemoryLane, Picture, period_picture
 from jigsaw_opt.views.page import filled, template
 from jigsaw_opt.views.text import phase_text
@@ -35,14 +35,16 @@ def timeline_html(picture: Picture) -> str:
 
 def timeline_data(picture: Picture) -> dict[str, object]:
     """Return what the page is made of; a bound of 0 says nothing, and is none."""
-    plan, proven = picture.plan, picture.proven
+    plan, proven, instance = picture.plan, picture.proven, picture.instance
+    certified = proven is not None and is_certified(instance, proven)
+    reached = "certified optimal" if certified else "optimal"
     return {
-        "name": printable(picture.instance.name),
-        "status": "optimal" if proven and proven.value >= plan.objective else plan.status,
+        "name": printable(instance.name),
+        "status": reached if proven and proven.value >= plan.objective else plan.status,
         "objective": plan.objective,
         "objectiveName": picture.instance.objective,
         "bound": max(plan.bound, proven.value if proven else 0) or None,
-        "proof": None if proven is None else told_proof(picture.instance.objective, proven, plan.bound),
+        "proof": None if proven is None else told_proof(instance, proven, plan.bound, certified),
         "period": plan.period_us,
         "end": picture.end_us,
         "solver": printable(str(plan.solver.get("name", ""))),
@@ -63,13 +65,15 @@ def _phases_data(picture: Picture) -> dict[str, object]:
     """Return what the page of a phased plan is made of."""
     plan, instance, proven = picture.plan, picture.instance, picture.proven
     phases = list(plan.all_phases())
+    certified = proven is not None and is_certified(instance, proven)
+    reached = certified and proven is not None and proven.value >= plan.objective
     return {
         "name": printable(instance.name),
-        "status": plan.status,
+        "status": "certified optimal" if reached else plan.status,
         "objective": plan.objective,
         "objectiveName": instance.objective,
         "bound": plan.bound,
-        "proof": None if proven is None else told_proof(instance.objective, proven, plan.bound),
+        "proof": None if proven is None else told_proof(instance, proven, plan.bound, certified),
         "solver": printable(str(plan.solver.get("name", ""))),
         "facts": _facts(picture),
         "end": picture.end_us,

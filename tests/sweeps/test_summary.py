@@ -57,6 +57,9 @@ def test_gaps_are_medians_over_seeds_then_mean_and_worst_over_instances() -> Non
     (cell,) = summary(rows)
     assert (cell.instances, cell.runs, cell.with_plan, cell.proven, cell.errors) == (2, 5, 5, 1, 0)
     assert cell.mean_gap == pytest.approx((0.01 + 0.04) / 2)
+    checked = [made | {"certified": made["seed"] > 0, "bound_by": "CP-SAT"} for made in rows]
+    (cell,) = summary(checked)
+    assert (cell.certified, cell.certified_optimal) == (3, 1)
     assert cell.worst_gap == pytest.approx(0.04)
 
 

@@ -173,5 +173,5 @@ def test_a_period_without_a_bound_shows_none_and_an_explained_one_its_own(browse
     few = replace(plan, groups=(replace(plan.groups[0], phases=plan.groups[0].phases[:2]), plan.groups[1]))
     show(browser, tmp_path, page_of(instance, few))
     page = browser.execute_script("return data.phases[1].page")
-    assert (page["name"], page["status"]) == ("a period of group 0 phase 1", "optimal")
+    assert page["name"] == "a period of group 0 phase 1" and page["status"].endswith("optimal")
     assert page["bound"] == 30 and page["jobs"][0]["story"]["spent"] == [["compute", 30, "compute"]]

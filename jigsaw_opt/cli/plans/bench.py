@@ -18,6 +18,7 @@ from jigsaw_opt.system.interrupts import interrupt_flag
 
 EXAMPLE = "jigsaw bench tiny --time-limits 10 -o results"
 _PAGE = "report.html"
+_COUNTS = ("instances", "runs", "with_plan", "proven", "certified", "certified_optimal", "errors")
 ARGUMENTS: Arguments = {
     "[sources] SET|INSTANCE|FILE ...": "a set (rack), a bundled instance (rack/plain), an instance document, or a"
     " family and a seed with changes of its recipe (rack:100, cluster:3:load=400); none with --against: compare"
@@ -168,12 +169,23 @@ def _write_page(rows: Rows, folder: Path, gate: Gate | None) -> None:
 
 
 def _print(cells: Rows, gate: Gate | None) -> None:
-    headers = ("set", "solver", "limit", "instances", "runs", "plans", "proven", "errors")
+    headers = (
+        "set",
+        "solver",
+        "limit",
+        "instances",
+        "runs",
+        "plans",
+        "proven",
+        "certified",
+        "certified optimal",
+        "errors",
+    )
     measures = ("mean gap", "worst gap", "gap × s", "objective ratio", "s to objective", "time ratio")
     rows = [
         (
             *(cell["set"], cell["solver"], _limit(cell["time_limit"])),
-            *(cell[count] for count in ("instances", "runs", "with_plan", "proven", "errors")),
+            *(cell[count] for count in _COUNTS),
             *(_percent(cell["mean_gap"]), _percent(cell["worst_gap"]), _ratio(cell["primal_dual_integral"], 2)),
             _ratio(cell["objective_ratio"], 4),
             *(_ratio(cell["seconds_to_objective"], 2), _ratio(cell["time_ratio"], 2)),

@@ -16,7 +16,7 @@ from jigsaw_opt.solvers.explanation.changes import JobChange
 from jigsaw_opt.solvers.explanation.in_words import folded
 from jigsaw_opt.solvers.explanation.stretches import JobStretches, PhaseTime, Stretch
 from jigsaw_opt.text import called, counted, printable
-from jigsaw_opt.views.explained import TITLES, bound_text, calculation, wait_text
+from jigsaw_opt.views.explained import TITLES, bound_text, calculation, is_certified, trust_text, wait_text
 
 _LINES = 40
 _MOST_WAITS = 10
@@ -155,7 +155,8 @@ def _print_bound(explanation: Explanation) -> None:
     instance, plan, reason = explanation.instance, explanation.plan, explanation.bound()
     exact = calculation(instance.objective, reason.proof)
     told = bound_text(instance.objective, reason, plan.bound)
-    print(told + (f" Exactly: {exact}." if exact else ""))
+    certified = is_certified(instance, reason)
+    print(told + (f" Exactly: {exact}." if exact else "") + f" {trust_text(reason, certified)}")
     best = max(plan.bound, reason.value)
     print(
         f"The plan has {plan.objective:,}"

@@ -18,7 +18,7 @@ from jigsaw_opt.sweeps.record import is_number
 
 _OF_INSTANCE = ("instance", "set", "horizon", "objective_kind", "gpus", "workers")
 _OF_TASK = ("solver", "seed", "time_limit", "work_limit", "gap_limit", "threads")
-_FOUND = ("status", "stopped_by", "objective", "bound", "gap", "bound_reason")
+_FOUND = ("status", "stopped_by", "objective", "bound", "gap", "bound_reason", "certified", "bound_by")
 _COST = ("seconds", "seconds_to_objective", "primal_dual_integral", "cpu_seconds", "peak_rss_mib")
 _WITH = ("host", "host_cores", "hardware", "versions")
 COLUMNS = (*_OF_INSTANCE, *_OF_TASK, *_FOUND, *_COST, *_WITH, "instance_sha256", "error")
@@ -47,12 +47,13 @@ class Cell:
 
     `set, solver, time_limit`: the set of instances, the solver, and its time limit in seconds. `instances, runs,
     with_plan, proven, errors`: numbers of instances and of rows; of rows with a plan, with a proof of optimality or
-    infeasibility, with an error. `mean_gap, worst_gap`: mean and maximum over instances of the median over seeds of the
-    certified gap. `primal_dual_integral`: mean over instances of the median over seeds of the integral of the gap over
-    time, in seconds; None where a row has none. `objective_ratio`: geometric mean over instances of the median over
-    seeds of objective / best objective of all rows; over the instances that have such a median. None where none has.
-    `seconds_to_objective`: the same mean of the seconds until the final objective was found. `time_ratio`: the same
-    mean of the seconds to the common target, relative to the fastest solver.
+    infeasibility, with an error. `certified, certified_optimal`: numbers of rows whose bound has a proof that was
+    checked, and of those among them whose plan is optimal. `mean_gap, worst_gap`: mean and maximum over instances of
+    the median over seeds of the certified gap. `primal_dual_integral`: mean over instances of the median over seeds of
+    the integral of the gap over time, in seconds; None where a row has none. `objective_ratio`: geometric mean over
+    instances of the median over seeds of objective / best objective of all rows; over the instances that have such a
+    median. None where none has. `seconds_to_objective`: the same mean of the seconds until the final objective was
+    found. `time_ratio`: the same mean of the seconds to the common target, relative to the fastest solver.
     """
 
     set: str
@@ -63,6 +64,8 @@ class Cell:
     with_plan: int
     proven: int
     errors: int
+    certified: int
+    certified_optimal: int
     mean_gap: float
     worst_gap: float
     primal_dual_integral: float | None
@@ -156,6 +159,8 @@ def _cell(
         runs=len(rows),
         with_plan=sum(row.get("objective") is not None for row in rows),
         proven=sum(row.get("status") in ("optimal", "infeasible") for row in rows),
+        certified=sum(row.get("certified") is True for row in rows),
+        certified_optimal=sum(row.get("certified") is True and row.get("status") == "optimal" for row in rows),
         errors=sum(row["error"] is not None for row in rows),
         mean_gap=fmean(gaps),
         worst_gap=max(gaps),

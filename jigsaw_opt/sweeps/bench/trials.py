@@ -61,11 +61,14 @@ def _better_plan(plan: Plan | None) -> dict[str, Any]:
     return {"plan": json.loads(encode_plan(plan))}
 
 
+_OF_RESULT = ("objective", "bound", "bound_reason", "gap", "certified", "bound_by")
+
+
 def _outcome(result: Result, limit: float | None) -> dict[str, Any]:
     return {
         "status": str(result.status),
         "stopped_by": str(result.stopped_by),
-        **{name: getattr(result, name) for name in ("objective", "bound", "bound_reason", "gap")},
+        **{name: getattr(result, name) for name in _OF_RESULT},
         "seconds_to_objective": _seconds_to(result),
         "primal_dual_integral": round(result.primal_dual_integral(limit), 6),
         "versions": {"python": platform.python_version(), "jigsaw-opt": __version__, **dict(result.versions)},
