@@ -196,6 +196,21 @@ class JobRows:
         else:
             self._transfers(i)
         rows.at_most([(1, begin), (-1, end)], -self.repeats * self.facts.shared.iteration)
+        spans = [(self.repeats * self.iteration_in(spread), m) for m, spread in self.spreads]
+        rows.at_most([(1, begin), (-1, end), *spans], 0)
+
+    def iteration_in(self, spread: WorkerSpread) -> int:
+        """Return a time that every iteration takes in a spread."""
+        found, rest = 0, 0
+        for b in range(self.depth, 0, -1):
+            rest += self.lengths(b, spread)[0] if self.job.workers > 1 else 0
+            ready = [
+                self.terms.durations[self.cluster.servers[s].gpu_type][b - 1]
+                for s, count in enumerate(spread.counts)
+                for _ in range(count)
+            ]
+            found = max(found, sorted(ready)[self.fewest[b - 1] - 1] + rest)
+        return found
 
     def by_level(self, i: int, g: int, costs: Sequence[int]) -> list[Term]:
         """Return terms that add up to the cost of the level on a GPU; 0 without a worker."""
