@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 
 from jigsaw_opt.checking.proofs.bins import bins
 from jigsaw_opt.checking.proofs.cases import cases
+from jigsaw_opt.checking.proofs.completions import completions
 from jigsaw_opt.checking.proofs.facts import Facts
+from jigsaw_opt.checking.proofs.loads import critical_path, load, workers
 from jigsaw_opt.checking.proofs.placements import held_memory, of_the_end, placed_kinds, placements
 from jigsaw_opt.checking.proofs.shared_work import shared_work
 from jigsaw_opt.checking.proofs.step import ProofStep
@@ -32,6 +34,10 @@ def kinds() -> Mapping[str, Check]:
     of_ends = {**placed_kinds(), "placements": placements, "held memory": held_memory}
     return {
         "none": lambda step, facts: 0,
+        "critical path": critical_path,
+        "load": load,
+        "workers": workers,
+        "completions": completions,
         "bins": bins,
         "cases": cases,
         "shared work": shared_work,

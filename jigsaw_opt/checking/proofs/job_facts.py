@@ -79,6 +79,11 @@ class IterationFacts:
         """Return the deepest level of a worker that is alone on a GPU, 0 for none."""
         return sum(size + self.terms.state_bytes <= memory for size in self.terms.activation_bytes)
 
+    @property
+    def least_bytes(self) -> tuple[int, int]:
+        """Bytes of the state of a worker, and of its activations at the least level that it may have."""
+        return self.terms.state_bytes, self.terms.activation_bytes[self.levels[0] - 1]
+
     @cached_property
     def gpus(self) -> Mapping[int, int]:
         """Number of GPUs that may hold a worker, by server that has some."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from jigsaw_opt.problem.bound_proof import Argument
+
 
 class WorkInterval(NamedTuple):
     """Work that each iteration of a job does in one go, at a constant rate at best.
@@ -56,11 +58,13 @@ class Resource(NamedTuple):
     """A set of GPUs or links.
 
     `capacity`: amount of work in a microsecond. `demands`: what each job asks of it, None for nothing. `reason`: what
-    it is, in the user's terms. `servers, links`: names of what it is made of; of a server, its GPUs.
+    it is, in the user's terms. `argument`: the same as the resource of an argument (docs/proofs.md), but for its
+    capacity; None where there is none. `servers, links`: names of what it is made of; of a server, its GPUs.
     """
 
     capacity: int
     demands: Sequence[ResourceDemand | None]
     reason: str
+    argument: Argument | None = None
     servers: tuple[str, ...] = ()
     links: tuple[str, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jigsaw_opt.solvers.bounds.combinatorial.resource_load import completion_argument
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 from jigsaw_opt.text import called
@@ -24,7 +25,8 @@ def _all_jobs(context: BoundContext) -> Bound:
     )
     value, names = sum(term.amount for term in terms), tuple(data.job.name for data in context.job_data)
     arithmetic = f"{added(term.amount for term in terms)} = {value}"
-    return Bound(value, Proof("critical paths of all jobs", arithmetic, terms, names))
+    argument = completion_argument(context.job_data)
+    return Bound(value, Proof("critical paths of all jobs", arithmetic, terms, names, argument=argument))
 
 
 def _longest_job(context: BoundContext) -> Bound:
@@ -34,7 +36,10 @@ def _longest_job(context: BoundContext) -> Bound:
     value = max(longest.completion, int(context.operations.horizon == "cyclic"))
     terms = (Term("release", job.release_us, jobs=(name,)), Term("span", value - job.release_us, jobs=(name,)))
     arithmetic = f"{added(term.amount for term in terms)} = {value}"
-    return Bound(value, Proof(f"critical path of {called('job', name)}", arithmetic, terms, (name,)))
+    head = {"head": job.release_us} if context.operations.horizon == "finite" else {}
+    argument = {"kind": "critical path", "job": name, **head, "span": longest.completion - job.release_us}
+    sentence = f"critical path of {called('job', name)}"
+    return Bound(value, Proof(sentence, arithmetic, terms, (name,), argument=argument))
 
 
 CRITICAL_PATH = Relaxation("critical_path", _bounds, instant=True, moves=True)

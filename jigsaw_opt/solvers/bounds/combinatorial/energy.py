@@ -24,7 +24,9 @@ def _power_resources(context: BoundContext) -> Iterator[Resource]:
             for data in context.job_data
         ]
         if any(demands):
-            yield Resource(cap.watts, demands, f"watts times time under power cap {cap.name!r}", cap.servers)
+            argument = {"kind": "power cap", "cap": cap.name}
+            reason = f"watts times time under power cap {cap.name!r}"
+            yield Resource(cap.watts, demands, reason, argument, cap.servers)
 
 
 def watts_us(context: BoundContext, data: JobData, capped: Set[str]) -> int:
@@ -50,18 +52,18 @@ def priced_us(data: JobData, prices: Sequence[int]) -> int:
 
 
 def _held_resources(context: BoundContext) -> Iterator[Resource]:
-    # A job that pauses holds nothing meanwhile.
-    stays = {job.name for job in context.operations.instance.jobs if job.restart_us is None}
-    for held in (each for each in context.operations.instance.scarce_capacities if each.units):
+    jobs = {job.name: job for job in context.operations.instance.data_parallel_jobs}
+    for licence, units in (context.operations.instance.cluster.licences or {}).items():
         demands = list[ResourceDemand | None]()
         for data in context.job_data:
-            amount = held.amounts.get(data.job.name, 0) if data.job.name in stays else 0
-            span = data.completion - data.job.release_us
-            # What it holds until its end has its middle half of the span before that, and twice of this counts.
-            demand = ResourceDemand(data.job.release_us, amount * span, 0, amount * span * span)
-            demands.append(demand if amount else None)
-        if any(demands):
-            yield Resource(held.units, demands, f"units times time of {held.name}")
+            job, span = jobs[data.job.name], data.completion - data.job.release_us
+            # A job that pauses holds nothing meanwhile. What is held until the end has its middle half of the span
+            # before that, and twice of this counts.
+            stays = job.restart_us is None and licence in (job.licences or ())
+            demands.append(ResourceDemand(job.release_us, span, 0, span**2) if stays else None)
+        if units and any(demands):
+            argument = {"kind": "licence", "licence": licence}
+            yield Resource(units, demands, f"units times time of licence {licence!r}", argument)
 
 
 POWER_ENERGY = Relaxation(

@@ -13,6 +13,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
+from jigsaw_opt.problem.bound_proof import Argument
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.compiled import critical
 from jigsaw_opt.problem.costs import ceil_div
@@ -65,8 +66,19 @@ def gpu_resources(context: BoundContext) -> list[Resource]:
         names = tuple(server.name for server in servers if (server.gpu_type, server.gpu_memory) in priced)
         types = dict.fromkeys(each.gpu_type for each, price in zip(classes, prices, strict=True) if price)
         reason = f"GPU work on {', '.join(types)}"
-        found.append(Resource(dual.capacity(prices), demands, reason, servers=names))
+        argument = gpu_argument(classes, prices)
+        found.append(Resource(dual.capacity(prices), demands, reason, argument, names))
     return found
+
+
+def gpu_argument(classes: Sequence[GpuClass], prices: PriceVector) -> Argument:
+    """Return GPU time at a price vector as the resource of an argument."""
+    priced = [
+        {"gpu_type": each.gpu_type, "gpu_memory": each.memory, "price": price}
+        for each, price in zip(classes, prices, strict=True)
+        if price
+    ]
+    return {"kind": "gpus", "prices": priced}
 
 
 def _unit_prices(count: int) -> Iterator[PriceVector]:

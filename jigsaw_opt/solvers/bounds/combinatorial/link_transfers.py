@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Cluster, Link, joined_parts
@@ -12,7 +12,7 @@ from jigsaw_opt.solvers.bounds.combinatorial.resource_load import resource_bound
 from jigsaw_opt.solvers.bounds.job_data import JobData
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 from jigsaw_opt.solvers.bounds.resource_demands import Resource, ResourceDemand, WorkInterval
-from jigsaw_opt.solvers.bounds.server_partition import ServerPartition, server_partitions
+from jigsaw_opt.solvers.bounds.server_partition import server_partitions
 
 _MOST_CUTS = 32
 """Largest number of links of a cluster whose single links are tried: each takes a look at all servers and jobs."""
@@ -35,50 +35,48 @@ def link_resources(context: BoundContext) -> list[Resource]:
 
 def link_demands(cluster: Cluster, job_data: Sequence[JobData]) -> list[Resource]:
     """Return these links with the demands of some jobs, or of some placements of jobs."""
-    if not any(data.job_class.crosses and data.job_class.ring for data in job_data):
-        return []
-    found = [each for partition in server_partitions(cluster) for each in _boundaries(cluster, job_data, partition)]
-    # A job that needs several parts of the cluster without this link has all its transfers over it.
-    for cut in cluster.links if len(cluster.links) <= _MOST_CUTS else ():
-        part = joined_parts(cluster, (link for link in cluster.links if link is not cut))
-        group = tuple(part[server.name] for server in cluster.servers)
-        demands = [_demand(data, [cut], int(_fewest(data, group) > 1)) for data in checking_deadline(job_data)]
-        found.append(Resource(1, demands, f"transfers over link {cut.name}", links=(cut.name,)))
+    job_classes = {id(data.job_class): data for data in job_data}
+    wide = [data for data in job_classes.values() if data.job_class.crosses and data.job_class.ring]
+    sets = dict[frozenset[int], str]()
+    for partition in server_partitions(cluster) if wide else ():
+        for reach in dict.fromkeys(frozenset(partition.group[s] for s in data.job_class.gpus) for data in wide):
+            leaving = frozenset().union(*(partition.leaving[group] for group in reach))
+            sets.setdefault(leaving, f"transfers of jobs too wide for one place over {len(leaving)} links")
+    # A job that needs several parts of the cluster without a link has all its transfers over it.
+    if wide and len(cluster.links) <= _MOST_CUTS:
+        sets.update((frozenset([k]), f"transfers over link {link.name}") for k, link in enumerate(cluster.links))
+    found = []
+    for numbers, reason in checking_deadline(sets.items()):
+        links = [cluster.links[k] for k in sorted(numbers)]
+        part = joined_parts(cluster, (link for k, link in enumerate(cluster.links) if k not in numbers))
+        group = [part[server.name] for server in cluster.servers]
+        ends = {frozenset(part[end] for end in link.ends) for link in links}
+        needed = {key: _links_needed(data, group, ends) for key, data in job_classes.items()}
+        demands = [_demand(data, links, needed[id(data.job_class)]) for data in checking_deadline(job_data)]
+        if any(demands):
+            names = tuple(link.name for link in links)
+            found.append(Resource(len(links), demands, reason, {"kind": "links", "links": names}, links=names))
     return found
 
 
-def _boundaries(cluster: Cluster, job_data: Sequence[JobData], partition: ServerPartition) -> Iterator[Resource]:
-    """Yield the links of groups of servers, with the jobs that need several groups: each uses a link of every group.
+def _links_needed(data: JobData, group: Sequence[int], ends: Collection[frozenset[int]]) -> int:
+    """Return how many links every placement of a job uses at least, of those that leave groups of servers.
 
-    Where groups share links, a job uses one link less in all.
+    `ends`: the groups that each of these links joins.
     """
-    job_classes, shared = {id(data.job_class): data for data in job_data}, partition.shared
-    groups = {key: frozenset(partition.group[s] for s in data.job_class.gpus) for key, data in job_classes.items()}
-    needed = {key: _fewest(data, partition.group) - shared for key, data in checking_deadline(job_classes.items())}
-    for reach in dict.fromkeys(groups[id(data.job_class)] for data in job_data if needed[id(data.job_class)] > 0):
-        links = [cluster.links[k] for k in sorted(frozenset().union(*(partition.leaving[g] for g in reach)))]
-        # A job that may also lie outside the reach may use links that are not counted.
-        uses = [needed[id(data.job_class)] if groups[id(data.job_class)] <= reach else 0 for data in job_data]
-        demands = [_demand(data, links, count) for data, count in checking_deadline(zip(job_data, uses, strict=True))]
-        reason = f"transfers of jobs too wide for one place over {len(links)} links"
-        yield Resource(len(links), demands, reason, links=tuple(link.name for link in links))
-
-
-def _fewest(data: JobData, group: Sequence[int]) -> int:
-    """Return the least number of groups that have room for all workers of a job; 0 where one is enough."""
-    room: Counter[int] = Counter()
-    for s, gpus in data.job_class.gpus.items():
+    job_class, room = data.job_class, Counter[int]()
+    for s, gpus in job_class.gpus.items():
         room[group[s]] += gpus
     left, count = data.job.slots, 0
     # Groups are filled from the largest on, so that no other choice needs fewer.
     for gpus in sorted(room.values(), reverse=True):
-        left, count = left - gpus, count + 1
-        if left <= 0:
-            break
+        if left > 0:
+            left, count = left - gpus, count + 1
     # Where each server is a group, a placement on several servers is one on several groups.
-    if data.job_class.crosses and len(set(group)) == len(group):
+    if job_class.crosses and len(room) == len(job_class.gpus):
         count = max(count, 2)
-    return count if count > 1 else 0
+    # Each group is left by a link. If one may leave two of them, the links still join all groups.
+    return 0 if count < 2 else count - any(len(both) == 2 and both <= room.keys() for both in ends)
 
 
 def _demand(data: JobData, links: Sequence[Link], uses: int) -> ResourceDemand | None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from itertools import pairwise
+from typing import Any, NamedTuple
 
+from jigsaw_opt.problem.bound_proof import Argument
 from jigsaw_opt.problem.clock import check_deadline, checking_deadline
 from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.solvers.bounds.job_data import JobData
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext
 from jigsaw_opt.solvers.bounds.resource_demands import Resource, ResourceDemand, WeightedJob
 
-_UNIT = 2**24
-"""Fractions are summed in parts of one over this, rounded down: exact sums would have endless denominators."""
+_MORE_BITS = 8
+"""Multipliers are rounded down, which costs no more than one over two to this many bits of the bound's unit."""
 _SCANS = 48
 """Number of times that all jobs are looked through for the best constraint, so that time stays linear in their number.
 """
@@ -48,7 +52,41 @@ def _length(context: BoundContext, resource: Resource, known: int) -> Bound | No
     work = [Term("work", demand.work, jobs=(name,)) for name, (_, demand) in zip(names, asking)]
     terms = (Term("head", head), *work, Term("capacity", resource.capacity, ""), Term("tail", tail))
     arithmetic = f"{head} + ceil(({added(term.amount for term in work)}) / {resource.capacity}) + {tail} = {value}"
-    return Bound(value, Proof(resource.reason, arithmetic, terms, names, resource.servers, resource.links))
+    fields = ("head", "work", "tail") if finite else ("work",)
+    argument = _resource_argument("load", resource, dict(zip(names, (demand for _, demand in asking))), fields)
+    argument = argument if asking else {"kind": "none"}
+    proof = Proof(resource.reason, arithmetic, terms, names, resource.servers, resource.links, argument=argument)
+    return Bound(value, proof)
+
+
+def _resource_argument(
+    kind: str, resource: Resource, demands: Mapping[str, ResourceDemand], fields: Sequence[str]
+) -> dict[str, Any] | None:
+    """Return what some jobs ask of a resource as part of an argument, or None where the resource is in none."""
+    if resource.argument is None:
+        return None
+    facts = {name: {field: getattr(demand, field) for field in fields} for name, demand in demands.items()}
+    return {
+        "kind": kind,
+        "resource": {**resource.argument, "capacity": resource.capacity},
+        "jobs": alike_jobs(facts),
+    }
+
+
+def alike_jobs(facts: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return facts of jobs as an argument has them, by name: those with the same facts stand together."""
+    alike: dict[str, tuple[list[str], Mapping[str, Any]]] = {}
+    for name, own in facts.items():
+        alike.setdefault(str(own), ([], own))[0].append(name)
+    return [{"names": names, **own} for names, own in alike.values()]
+
+
+def completion_argument(
+    job_data: Iterable[JobData], denominator: int = 1, rows: Sequence[Argument] = ()
+) -> dict[str, Any]:
+    """Return an argument of own completion times, and rows with multipliers over a denominator."""
+    least = alike_jobs({data.job.name: {"completion": data.completion} for data in job_data})
+    return {"kind": "completions", "denominator": denominator, "completions": least, "rows": [*rows]}
 
 
 def _weighted_completion(context: BoundContext, resource: Resource, known: int) -> Bound | None:
@@ -56,15 +94,31 @@ def _weighted_completion(context: BoundContext, resource: Resource, known: int) 
         WeightedJob(data.job.weight, data.completion, demand)
         for data, demand in zip(context.job_data, resource.demands, strict=True)
     ]
-    value, shares = least_weighted_completion(weighted, resource.capacity)
+    alone, found = sum(job.weight * job.completion for job in weighted), least_waiting(weighted, resource.capacity)
+    value = alone + ceil_div(found.amount, found.denominator)
     if value <= known:
         return None
     names = tuple(data.job.name for data in context.job_data)
-    shared = [Term("share of the sum", share, "weight * us", (name,)) for name, share in zip(names, shares)]
-    terms = (*shared, Term("fractions of all shares", value - sum(shares), "weight * us"))
-    arithmetic = f"{added(term.amount for term in terms)} = {value}"
+    own = [
+        Term("own weighted completion time", job.weight * job.completion, "weight * us", (name,))
+        for name, job in zip(names, weighted, strict=True)
+    ]
+    terms = (*own, Term("weighted waiting for one another", value - alone, "weight * us"))
+    arithmetic = f"{added(term.amount for term in own)} + ceil({found.amount} / {found.denominator}) = {value}"
+    used = {k for sets in found.chains for more, _ in sets for k in more}
+    demands = {names[k]: demand for k, demand in enumerate(resource.demands) if demand and k in used}
+    rows = _resource_argument("load", resource, demands, ("head", "work", "offset"))
+    argument = None
+    if rows is not None:
+        rows["chains"] = [
+            {"sets": [{"more": [names[k] for k in more], "multiplier": multiplier} for more, multiplier in sets]}
+            for sets in found.chains
+        ]
+        scale = found.denominator // (2 * resource.capacity)
+        argument = completion_argument(context.job_data, scale, [rows] if found.chains else [])
     sentence = f"{resource.reason}, in Smith's order"
-    return Bound(value, Proof(sentence, arithmetic, terms, names, resource.servers, resource.links))
+    proof = Proof(sentence, arithmetic, terms, names, resource.servers, resource.links, argument=argument)
+    return Bound(value, proof)
 
 
 def critical_set(resource: Resource) -> list[int]:
@@ -105,68 +159,97 @@ def critical_set(resource: Resource) -> list[int]:
     return sorted(jobs)
 
 
-def least_weighted_completion(jobs: Sequence[WeightedJob], capacity: int) -> tuple[int, list[int]]:
-    """Return the least sum of weighted completion times by mean busy times, and each job's share in it.
+class Waiting(NamedTuple):
+    """How much more jobs that share a resource need for their completion times than each of them alone.
+
+    The amount of weight times microseconds is `amount / denominator`. `chains`: the sets of jobs whose constraints
+    have multipliers, over `denominator` in units of twice the capacity. In a chain each set has the jobs of the one
+    before it and more.
+    """
+
+    amount: int
+    denominator: int
+    chains: list[list[tuple[list[int], int]]]
+
+
+def least_waiting(jobs: Sequence[WeightedJob], capacity: int) -> Waiting:
+    """Return what mean busy times add to the least sum of weighted completion times.
 
     In units of ``2 * capacity``, the work of any set ``A`` of jobs, times its mean busy time, is at least
     ``2 * capacity * head(A) * work(A) + work(A)**2``, and that of each job at least what its own completion leaves
     (Queyranne, "Structure of a simple scheduling polyhedron", 1993). The prefixes of Smith's order, each with the
-    best constraint found for it, solve the dual of that linear program, so the sum is a lower bound whichever
-    constraints are found. Without own completion times it is the bound of Eastman, Even and Isaacs (1964); on one
-    machine with one block a job it is Smith's rule itself.
-
-    The bound, rounded up; and each job's share in it, rounded down.
+    best constraint found for it, solve the dual of that linear program: each has the difference of two successive
+    ratios of weight to work as its multiplier. So it is a lower bound whichever constraints are found. Without own
+    completion times it is the bound of Eastman, Even and Isaacs (1964); on one machine with one block a job it is
+    Smith's rule itself.
 
     `jobs`: weight, least completion time in microseconds, and demand of each job. `capacity`: amount of work that the
     resource does in a microsecond.
     """
-    shares = [job.weight * job.completion * _UNIT for job in jobs]
-    demands = [(k, demand) for k, job in enumerate(jobs) if (demand := job.demand) and demand.work]
+    order = [k for k, job in enumerate(jobs) if job.demand and job.demand.work and job.weight]
+    demands = {k: demand for k in order if (demand := jobs[k].demand)}
     # Ratios are compared as exact fractions, since rounding could reverse two that are nearly equal.
-    demands.sort(key=lambda each: Fraction(-jobs[each[0]].weight, each[1].work))
-    family = _Family(capacity, max(1, len(demands) // _SCANS))
-    before = 0
-    for k, demand in checking_deadline(demands):
-        moment = family.extend(jobs[k].completion, demand)
-        # The dual gives each prefix the difference of two successive ratios of weight to work. Summed by parts, each
-        # job has its own ratio times what it adds to the least moment.
-        numerator = jobs[k].weight * (moment - before + capacity * demand.offset)
-        shares[k] = numerator * _UNIT // (2 * capacity * demand.work)
-        before = moment
-    return ceil_div(sum(shares), _UNIT), [share // _UNIT for share in shares]
+    order.sort(key=lambda k: Fraction(-jobs[k].weight, demands[k].work))
+    family = _Family(capacity, max(1, len(order) // _SCANS))
+    gains = [family.extend(k, jobs[k].completion, demands[k]) for k in checking_deadline(order)]
+    scale = 1 << (max(gains, default=0) // (2 * capacity)).bit_length() + _MORE_BITS
+    ratios = [*(jobs[k].weight * scale // demands[k].work for k in order), 0]
+    multipliers = [ratio - next_ratio for ratio, next_ratio in pairwise(ratios)]
+    amount, chains, more = 0, list[list[tuple[list[int], int]]](), list[int]()
+    for gain, multiplier, (added_jobs, fresh) in zip(gains, multipliers, family.changes, strict=True):
+        amount += multiplier * gain
+        if fresh:
+            more = []
+            chains.append([])
+        more += added_jobs
+        if multiplier and gain:
+            if more or not chains[-1]:
+                chains[-1].append((more, multiplier))
+            else:
+                chains[-1][-1] = (chains[-1][-1][0], chains[-1][-1][1] + multiplier)
+            more = []
+    return Waiting(amount, 2 * capacity * scale, [sets for sets in chains if sets])
 
 
 class _Family:
-    """The best constraint found for a growing set of jobs: capacity holds a subset, own completion times the others."""
+    """The best constraint found for a growing set of jobs: capacity holds a subset, own completion times the others.
+
+    `changes`: for each job that was taken, the jobs that came into the subset with it, and whether these are all of it.
+    """
 
     def __init__(self, capacity: int, every: int) -> None:
         self._capacity, self._every = capacity, every
-        self._jobs: list[tuple[int, int, int, int]] = []  # least mean busy time, work, their product, head
-        self._alone = 0
+        self._jobs: list[tuple[int, int, int, int, int]] = []  # mean busy time alone, work, their product, head, job
         self._held = (0, 0, 0, 0)  # gain, work, its moment if alone, head of the subset
+        self.changes: list[tuple[list[int], bool]] = []
 
-    def extend(self, completion: int, demand: ResourceDemand) -> int:
-        """Take one more job; return the least sum of work times mean busy time, in units of ``2 * capacity``."""
+    def extend(self, job: int, completion: int, demand: ResourceDemand) -> int:
+        """Take one more job; return what capacity adds to work times mean busy time, in units of ``2 * capacity``."""
         alone = self._capacity * (2 * demand.work * completion - demand.offset)
-        self._alone += alone
-        self._jobs.append((alone // demand.work, demand.work, alone, demand.head))
+        self._jobs.append((alone // demand.work, demand.work, alone, demand.head, job))
         _, work, moment, head = self._held
-        self._take(work + demand.work, moment + alone, min(head, demand.head) if work else demand.head)
+        first = not work
+        grown = self._take(work + demand.work, moment + alone, demand.head if first else min(head, demand.head))
+        self.changes.append(([job] if grown else [], grown and first))
         if len(self._jobs) % self._every == 0:
             self._scan()
-        return self._alone + self._held[0]
+        return self._held[0]
 
     def _scan(self) -> None:
         """Try every set of the jobs whose own least mean busy time is early."""
         self._jobs.sort()
-        work, moment, head = 0, 0, self._jobs[0][3]
-        for _, extra, alone, own_head in self._jobs:
+        work, moment, head, best = 0, 0, self._jobs[0][3], 0
+        for count, (_, extra, alone, own_head, _) in enumerate(self._jobs, 1):
             work, moment, head = work + extra, moment + alone, min(head, own_head)
-            self._take(work, moment, head)
+            best = count if self._take(work, moment, head) else best
+        if best:
+            self.changes[-1] = [job for *_, job in self._jobs[:best]], True
 
-    def _take(self, work: int, moment: int, head: int) -> None:
+    def _take(self, work: int, moment: int, head: int) -> bool:
         gain = 2 * self._capacity * head * work + work * work - moment
         # Of two that gain as much, each further job adds more to the one with more work: on one machine this keeps
         # every job from the first on, so that the bound is Smith's rule whenever scans take place.
-        if (gain, work) > self._held[:2]:
+        better = (gain, work) > self._held[:2]
+        if better:
             self._held = (gain, work, moment, head)
+        return better

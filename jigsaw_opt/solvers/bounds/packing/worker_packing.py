@@ -10,15 +10,17 @@ workers are items of the length of a presence, and GPUs bins that hold one at a 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.compiled import critical
 from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.solvers.bounds.combinatorial.resource_load import resource_bounds
+from jigsaw_opt.solvers.bounds.combinatorial.gpu_work import gpu_argument
+from jigsaw_opt.solvers.bounds.combinatorial.resource_load import alike_jobs, resource_bounds
 from jigsaw_opt.solvers.bounds.job_data import JobData
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
@@ -26,10 +28,12 @@ from jigsaw_opt.solvers.bounds.resource_demands import Resource, ResourceDemand
 
 
 class _PackedWorker(NamedTuple):
-    """Least time that a worker keeps its GPU busy over all iterations, and its job."""
+    """Least time that a worker keeps its GPU busy over all iterations, its job, and that job's head and tail."""
 
     load: int
     job: str
+    head: int
+    tail: int
 
 
 def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
@@ -38,36 +42,36 @@ def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[
     The last one is for all jobs on all GPUs.
     """
     placed = [data for data in context.job_data if data.job_class.blocks]
-    everything = frozenset(range(len(context.gpu_classes)))
+    everything, servers = frozenset(range(len(context.gpu_classes))), context.operations.cluster.servers
     for classes in dict.fromkeys([*(frozenset(data.job_class.blocks) for data in placed), everything]):
         inside = [data for data in placed if classes >= data.job_class.blocks.keys()]
-        workers = sorted((worker for data in inside for worker in _workers(data)), reverse=True)
-        head = tail = 0
-        if context.operations.horizon == "finite":
-            head = min((data.job.release_us for data in inside), default=0)
-            tail = min((data.job_class.tail for data in inside), default=0)
-        gpus = sum(context.gpu_classes[k].gpus for k in classes)
-        loads = fullest([worker.load for worker in workers], gpus)
-        load, bins, first, last = max(loads, key=itemgetter(0), default=(0, 1, 0, 0))
-        if head + load + tail > known:
-            known = head + load + tail
-            yield _bound(context, classes, workers[:last], first, bins, (head, load, tail))
+        prices = tuple(int(k in classes) for k in range(len(context.gpu_classes)))
+        types = {context.gpu_classes[k][:2] for k in classes}
+        bound = _packed(
+            (worker for data in inside for worker in _workers(data)),
+            Resource(
+                sum(context.gpu_classes[k].gpus for k in classes),
+                (),
+                "the largest workers, of which some GPU has several",
+                gpu_argument(context.gpu_classes, prices),
+                tuple(server.name for server in servers if (server.gpu_type, server.gpu_memory) in types),
+            ),
+            context.operations.horizon == "finite",
+        )
+        if bound.value > known:
+            known = bound.value
+            yield bound
 
 
-def _bound(
-    context: BoundContext,
-    classes: frozenset[int],
-    largest: Sequence[_PackedWorker],
-    first: int,
-    bins: int,
-    parts: tuple[int, int, int],
-) -> Bound:
-    """Return the bound of the largest workers.
-
-    Some GPUs hold at least as many of them as there are from the `first` on.
-    """
-    head, load, tail = parts
-    value, smallest = head + load + tail, largest[first:]
+def _packed(workers: Iterable[_PackedWorker], resource: Resource, finite: bool) -> Bound:
+    """Return the bound of the largest workers, of which some GPUs hold several."""
+    items = sorted(workers, reverse=True)
+    loads = fullest([worker.load for worker in items], resource.capacity)
+    load, bins, first, last = max(loads, key=itemgetter(0), default=(0, 1, 0, 0))
+    largest, smallest = items[:last], items[first:last]
+    head = min((worker.head for worker in largest), default=0) if finite else 0
+    tail = min((worker.tail for worker in largest), default=0) if finite else 0
+    value = head + load + tail
     arithmetic = f"{head} + ceil(({added(worker.load for worker in smallest)}) / {bins}) + {tail} = {value}"
     terms = (
         Term("head", head),
@@ -76,16 +80,21 @@ def _bound(
         Term("GPUs that hold at least as many as the smallest", bins, ""),
         Term("tail", tail),
     )
-    types = {context.gpu_classes[k][:2] for k in classes}
-    servers = [server for server in context.operations.cluster.servers if (server.gpu_type, server.gpu_memory) in types]
-    proof = Proof(
-        "the largest workers, of which some GPU has several",
-        arithmetic,
-        terms,
-        tuple(dict.fromkeys(worker.job for worker in largest)),
-        tuple(server.name for server in servers),
-    )
-    return Bound(value, proof)
+    facts: dict[str, dict[str, Any]] = {}
+    for worker in largest:
+        ends = {"head": worker.head, "tail": worker.tail} if finite else {}
+        counts = facts.setdefault(worker.job, {**ends, "workers": Counter()})["workers"]
+        counts[worker.load] += 1
+    for own in facts.values():
+        own["workers"] = [{"load": load, "count": count} for load, count in own["workers"].items()]
+    argument = {
+        "kind": "workers",
+        "resource": {**(resource.argument or {}), "capacity": resource.capacity},
+        "bins": bins,
+        "jobs": alike_jobs(facts),
+    }
+    told = argument if facts else {"kind": "none"}
+    return Bound(value, Proof(resource.reason, arithmetic, terms, (*facts,), resource.servers, argument=told))
 
 
 def _workers(data: JobData) -> Iterator[_PackedWorker]:
@@ -97,7 +106,8 @@ def _workers(data: JobData) -> Iterator[_PackedWorker]:
     # The rule binds each iteration by itself: a worker may have the least level in all of them.
     for level in least if data.job.iterations == 1 else (least[0],) * len(least):
         block = min(times[level - 1] for times in data.job_class.blocks.values() if len(times) >= level)
-        yield _PackedWorker(data.job.iterations * block, data.job.name)
+        job = data.job
+        yield _PackedWorker(job.iterations * block, job.name, job.release_us, data.job_class.tail)
 
 
 def fullest(loads: Sequence[int], gpus: int) -> Iterator[tuple[int, int, int, int]]:
@@ -134,11 +144,18 @@ def _presence_bounds(context: BoundContext, known: int, budget: BoundBudget) -> 
             ResourceDemand(data.job.release_us, work, 0, 0) if (work := works.get(data.job.name)) else None
             for data in every
         ]
-        resource = Resource(count, demands, "presences of jobs of which a GPU has room for one at a time", names)
+        argument, told = {"kind": "presences", "servers": names}, "jobs of which a GPU has room for one at a time"
+        resource = Resource(count, demands, f"presences of {told}", argument, names)
         for bound in resource_bounds(context, [resource] if any(demands) else [], known):
             known = bound.value
             yield bound
-        bound = _packed(apart, count, names)
+        workers = (
+            _PackedWorker(_present_us(data), data.job.name, data.job.release_us, 0)
+            for data in apart
+            for _ in range(data.job.slots)
+        )
+        reason = f"the longest presences of {told}; some GPU has several"
+        bound = _packed(workers, resource._replace(reason=reason), finite=True)
         if bound.value > known:
             known = bound.value
             yield bound
@@ -160,22 +177,6 @@ def _apart(jobs: Iterable[JobData], memory: int) -> list[JobData]:
 
 def _present_us(data: JobData) -> int:
     return data.completion - data.job.release_us
-
-
-def _packed(jobs: Iterable[JobData], gpus: int, servers: tuple[str, ...]) -> Bound:
-    """Return the bound of the largest workers, of which some GPUs hold several one after the other."""
-    workers = sorted(
-        ((_present_us(data), data.job.name, data.job.release_us) for data in jobs for _ in range(data.job.slots)),
-        reverse=True,
-    )
-    load, bins, first, last = max(fullest([each[0] for each in workers], gpus), key=itemgetter(0), default=(0, 1, 0, 0))
-    head = min((release for _, _, release in workers[:last]), default=0)
-    value, smallest = head + load, workers[first:last]
-    terms = (Term("head", head), *(Term("presence of a worker", length, jobs=(name,)) for length, name, _ in smallest))
-    arithmetic = f"{head} + ceil(({added(length for length, _, _ in smallest)}) / {bins}) = {value}"
-    names = tuple(dict.fromkeys(name for _, name, _ in workers[:last]))
-    told = "the longest presences of jobs of which a GPU has room for one at a time; some GPU has several"
-    return Bound(value, Proof(told, arithmetic, terms, names, servers))
 
 
 PRESENCE_PACKING = Relaxation(

@@ -1,0 +1,101 @@
+"""Linear arguments about completion times: rows that all plans keep, with multipliers (docs/proofs.md)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from math import ceil
+from typing import NamedTuple
+
+from jigsaw_opt.checking.proofs.facts import Facts
+from jigsaw_opt.checking.proofs.loads import demands
+from jigsaw_opt.checking.proofs.resource_facts import DemandFacts, resource_facts
+from jigsaw_opt.checking.proofs.step import ProofStep
+
+
+class RowSum(NamedTuple):
+    """Rows times their multipliers, added up: factors of completion times by job, and what the sum is at least."""
+
+    factors: Mapping[str, int]
+    least: Fraction
+
+
+RowKind = Callable[[ProofStep, Facts], RowSum]
+"""Given rows of one kind with their multipliers, return their sum."""
+
+
+def completions(step: ProofStep, facts: Facts) -> int:
+    """Return what rows, with their multipliers, and own completion times leave to the sum of completion times."""
+    step.require(facts.objective == "weighted_completion", "is of weighted completion", "kind")
+    denominator, left, least = step.integer("denominator", 1), dict[str, int](), dict[str, int]()
+    for inner in step.steps("completions"):
+        for name in inner.texts("names"):
+            inner.require(name not in least, f"names {name!r} again", "names")
+            job = facts.job(inner, name, "names")
+            least[name] = inner.equal("completion", job.completion, f"the least completion time of {name!r}")
+            left[name] = denominator * job.weight
+        inner.done()
+    total = Fraction(0)
+    for inner in step.steps("rows"):
+        factors, known = row_sum(inner, facts)
+        total += known
+        for name, factor in factors.items():
+            inner.require(name in left, f"uses job {name!r}, which has no completion time here")
+            left[name] -= factor
+    for name, factor in left.items():
+        step.require(factor >= 0, f"uses more of job {name!r} than its weight", "rows")
+        total += factor * least[name]
+    return ceil(total / denominator)
+
+
+def row_sum(step: ProofStep, facts: Facts) -> RowSum:
+    """Return the sum of rows of one kind."""
+    kind = step.text("kind")
+    known = row_kinds()
+    step.require(kind in known, f"{kind!r} is no kind of row", "kind")
+    found = known[kind](step, facts)
+    step.done()
+    return found
+
+
+def row_kinds() -> Mapping[str, RowKind]:
+    """Return all kinds of rows."""
+    return {"load": _loads}
+
+
+def _loads(step: ProofStep, facts: Facts) -> RowSum:
+    """Return the sum of rows of sets of jobs on a resource: their mean busy times are no earlier than it allows."""
+    resource = resource_facts(step.step("resource"), facts)
+    found = dict[str, DemandFacts]()
+    for inner, job, demand in demands(step, facts, resource):
+        for field in ("head", "work", "offset"):
+            inner.equal(field, getattr(demand, field), f"the {field} of job {job.job.name!r}")
+        found[job.job.name] = demand
+    jobs = [facts.job(step, name) for name in found]
+    step.require(resource.exclusive(jobs), "has two jobs that have room on one GPU", "jobs")
+    unused, factors, doubled = set(found), Counter[str](), 0
+    for chain in step.steps("chains"):
+        heads, work, offset, sets = list[int](), 0, 0, list[tuple[tuple[str, ...], int]]()
+        for inner in chain.steps("sets"):
+            names, multiplier = inner.texts("more"), inner.integer("multiplier", 1)
+            chain.require(bool(names) and found.keys() >= set(names), "names a job that is not in 'jobs'", "sets")
+            sets.append((names, multiplier))
+            for name in names:
+                heads = [min([*heads, found[name].head])]
+                work, offset = work + found[name].work, offset + found[name].offset
+            # In parts of one over twice the capacity.
+            least = 2 * resource.capacity * heads[0] * work + work**2 + resource.capacity * offset
+            doubled += multiplier * least
+            inner.done()
+        named = [name for names, _ in sets for name in names]
+        chain.require(len(set(named)) == len(named), "names a job twice", "sets")
+        chain.done()
+        unused.difference_update(named)
+        later = 0
+        for names, multiplier in reversed(sets):
+            later += multiplier
+            for name in names:
+                factors[name] += later * found[name].work
+    step.require(not unused, f"has {', '.join(sorted(unused))}, of which no chain makes use", "jobs")
+    return RowSum(factors, Fraction(doubled, 2 * resource.capacity))
