@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from fractions import Fraction
+from types import UnionType
 from typing import Any
 
 Document = dict[str, Any]
@@ -23,10 +24,12 @@ def need(right: bool, fault: str) -> None:
         raise UnprovenError(fault)
 
 
-def fields(value: Any, types: dict[str, type], what: str) -> None:
-    """Raise unless a value is an object of exactly these fields with these types; a boolean is no integer."""
-    need(type(value) is dict and value.keys() == types.keys(), f"{what} has not the fields {', '.join(types)}")
-    for name, kind in types.items():
+def fields(value: Any, types: dict[str, Any], what: str) -> None:
+    """Raise unless a value has exactly these fields and types; `str | None` may be left out, a boolean is no integer."""
+    needed = {name for name, kind in types.items() if not isinstance(kind, UnionType)}
+    need(type(value) is dict and needed <= value.keys() <= types.keys(), f"{what} has not the fields {list(types)}")
+    for name in value:
+        kind = getattr(types[name], "__args__", [types[name]])[0]
         need(kind in (object, type(value[name])), f"{name} of {what} is no {kind.__name__}")
 
 
@@ -36,7 +39,7 @@ def different(names: Any, known: Iterable[str], what: str) -> None:
     need(len(set(names)) == len(names) and set(names) <= set(known), f"{what} are not different or not known")
 
 
-def kind(name: str, **types: type) -> Callable[..., Callable[[Document, Document], int]]:
+def kind(name: str, **types: Any) -> Callable[..., Callable[[Document, Document], int]]:
     """Add to the table what an argument of a kind proves of an instance with all defaults written out."""
 
     def add(function: Callable[[Document, Document], int]) -> Callable[[Document, Document], int]:
