@@ -14,7 +14,7 @@ class UnprovenError(Exception):
     """A step of a proof that is wrong."""
 
 
-KINDS: dict[str, tuple[dict[str, type], Callable[[Document, Document], int]]] = {}
+KINDS: dict[str, tuple[dict[str, Any], Callable[[Document, Document], int]]] = {}
 """By kind of argument, the types of its fields and the function that says what it proves of an instance."""
 
 
@@ -25,7 +25,7 @@ def need(right: bool, fault: str) -> None:
 
 
 def fields(value: Any, types: dict[str, Any], what: str) -> None:
-    """Raise unless a value has exactly these fields and types; `str | None` may be left out, a boolean is no integer."""
+    """Raise unless a value has these fields and types, where `str | None` may be left out; a boolean is no integer."""
     needed = {name for name, kind in types.items() if not isinstance(kind, UnionType)}
     need(type(value) is dict and needed <= value.keys() <= types.keys(), f"{what} has not the fields {list(types)}")
     for name in value:
