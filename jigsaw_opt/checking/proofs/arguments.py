@@ -8,6 +8,7 @@ from jigsaw_opt.checking.proofs.bins import bins
 from jigsaw_opt.checking.proofs.cases import cases
 from jigsaw_opt.checking.proofs.completions import completions
 from jigsaw_opt.checking.proofs.facts import Facts
+from jigsaw_opt.checking.proofs.intervals import intervals
 from jigsaw_opt.checking.proofs.loads import critical_path, load, workers
 from jigsaw_opt.checking.proofs.placements import held_memory, of_the_end, placed_kinds, placements
 from jigsaw_opt.checking.proofs.shared_work import shared_work
@@ -44,6 +45,7 @@ def kinds() -> Mapping[str, Check]:
         "some jobs": _some_jobs,
         "sum": _sum,
         **{kind: of_the_end(case) for kind, case in of_ends.items()},
+        "intervals": intervals,
     }
 
 

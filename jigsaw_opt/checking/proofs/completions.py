@@ -6,20 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from math import ceil
-from typing import NamedTuple
 
 from jigsaw_opt.checking.proofs.facts import Facts
+from jigsaw_opt.checking.proofs.fragments import fragments
 from jigsaw_opt.checking.proofs.loads import demands
+from jigsaw_opt.checking.proofs.pairs import pair
 from jigsaw_opt.checking.proofs.resource_facts import DemandFacts, resource_facts
+from jigsaw_opt.checking.proofs.row_sum import RowSum
 from jigsaw_opt.checking.proofs.step import ProofStep
-
-
-class RowSum(NamedTuple):
-    """Rows times their multipliers, added up: factors of completion times by job, and what the sum is at least."""
-
-    factors: Mapping[str, int]
-    least: Fraction
-
 
 RowKind = Callable[[ProofStep, Facts], RowSum]
 """Given rows of one kind with their multipliers, return their sum."""
@@ -61,7 +55,7 @@ def row_sum(step: ProofStep, facts: Facts) -> RowSum:
 
 def row_kinds() -> Mapping[str, RowKind]:
     """Return all kinds of rows."""
-    return {"load": _loads}
+    return {"load": _loads, "pair": pair, "fragments": fragments}
 
 
 def _loads(step: ProofStep, facts: Facts) -> RowSum:

@@ -131,7 +131,7 @@ class IterationFacts:
                 # More GPUs of one kind make nothing faster.
                 areas[kind, fabric] = {kind: gpus}, fabric
         for room, channel in areas.values():
-            yield from self._sites_among(room, channel)
+            yield from self.sites_among(room, channel)
         part = self.cluster.parts(self.cluster.open_links(self.policy))
         for number in dict.fromkeys(part[s] for s in self.gpus) if self.ring is not None else ():
             servers = [s for s in self.gpus if part[s] == number]
@@ -139,9 +139,10 @@ class IterationFacts:
             for s in servers:
                 counts[self.cluster.kinds[s]] += self.gpus[s]
             if len(servers) >= 2 and self.ring is not None:
-                yield from self._sites_among(counts, self.ring)
+                yield from self.sites_among(counts, self.ring)
 
-    def _sites_among(self, gpus: Mapping[GpuKind, int], channel: RateAndLatency) -> Iterator[SiteFacts]:
+    def sites_among(self, gpus: Mapping[GpuKind, int], channel: RateAndLatency) -> Iterator[SiteFacts]:
+        """Yield the sites on some GPUs: one for each type that may hold a worker at the last level."""
         buckets = range(1, self.depth + 1)
         others = [self._ready(gpus, bucket, self.contributors(bucket)) for bucket in buckets]
         if any(other is None for other in others):
@@ -193,9 +194,13 @@ class IterationFacts:
     @cached_property
     def tails(self) -> tuple[int, ...]:
         """Least time from the end of a block that is not stretched to the end of its iteration, by level."""
+        return self.tails_on(self.blocks)
+
+    def tails_on(self, kinds: Collection[GpuKind]) -> tuple[int, ...]:
+        """Return the same for blocks on some kinds of GPU."""
         rests, found = {tuple(site.transfers.rests) for site in self.sites}, []
         for level in range(1, self.depth + 1):
-            fitting = {times for times in self.blocks.values() if len(times) >= level}
+            fitting = {self.blocks[kind] for kind in kinds if len(self.blocks[kind]) >= level}
             untils = (
                 max([0, *(times[b] + rest[b] - times[level - 1] for b in range(level if rest else 0))])
                 for times in fitting
@@ -230,8 +235,11 @@ class IterationFacts:
         gpus = self.cluster.gpus_of_kind
         return sum(sum(sorted(found)[: max(0, len(found) - gpus[kind])]) for kind, found in regrets.items())
 
-    def links_needed(self, links: Collection[int]) -> int:
-        """Return how many of some links every placement of the job uses at least."""
+    def links_needed(self, links: Collection[int], crosses: bool = False) -> int:
+        """Return how many of some links every placement of the job uses at least.
+
+        `crosses`: whether its workers are known to be on several servers.
+        """
         all_links, servers = self.cluster.cluster.links, self.cluster.cluster.servers
         part = self.cluster.part_of([k for k in range(len(all_links)) if k not in links])
         room = Counter[int]()
@@ -241,6 +249,8 @@ class IterationFacts:
         for gpus in sorted(room.values(), reverse=True):
             if missing > 0:
                 missing, needed = missing - gpus, needed + 1
+        if crosses and len(room) == len(self.gpus):
+            needed = max(needed, 2)
         ends = ({part.get(end) for end in all_links[k].ends} for k in links)
         # A link that leaves two of the parts counts for both; even so, as many links as join all parts are needed.
         shared = any(len(both) == 2 and both <= room.keys() for both in ends)

@@ -7,7 +7,7 @@ dominates, as in a shortest path with several costs (Desrochers and Soumis, 1988
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -144,9 +144,17 @@ def must_share_gpu(first: JobData, second: JobData) -> bool:
 
 
 def pair_inequalities(
-    jobs: tuple[int, int], one: Chain, other: Chain, reason: str, budget: BoundBudget
+    jobs: tuple[int, int],
+    one: Chain,
+    other: Chain,
+    reason: str,
+    budget: BoundBudget,
+    pair: Mapping[int, str] | None = None,
 ) -> Iterator[Inequality]:
-    """Yield inequalities between the completion times of two jobs, from the lower convex hull of their pairs."""
+    """Yield inequalities between the completion times of two jobs, from the lower convex hull of their pairs.
+
+    `pair`: names of the jobs by index, where all that they share is a GPU.
+    """
     states = one.size * other.size
     if budget.spent or not 0 < states <= _MOST_STATES:
         return
@@ -154,11 +162,11 @@ def pair_inequalities(
     # A sum of both ends with positive factors is least at a corner of the hull, so that the sides of the hull hold for
     # all pairs.
     hull = lower_hull(_completions(one, other, budget))
-    yield Inequality({first: 1}, hull[0][0], reason)
-    yield Inequality({second: 1}, hull[-1][1], reason)
+    yield Inequality({first: 1}, hull[0][0], reason, pair)
+    yield Inequality({second: 1}, hull[-1][1], reason, pair)
     for (x, y), (later, earlier) in pairwise(hull):
         rise, width = y - earlier, later - x
-        yield Inequality({first: rise, second: width}, rise * x + width * y, reason)
+        yield Inequality({first: rise, second: width}, rise * x + width * y, reason, pair)
 
 
 def _completions(one: Chain, other: Chain, budget: BoundBudget) -> list[tuple[int, int]]:

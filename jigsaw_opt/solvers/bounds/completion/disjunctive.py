@@ -220,7 +220,8 @@ def forced_sharing(job_data: Sequence[JobData], budget: BoundBudget) -> Iterator
         if (id(one.job_class), id(other.job_class)) in forced:
             reason = f"blocks of {one.job.name} and {other.job.name} on a GPU that they share"
             chains = Chain.of(one, True, None), Chain.of(other, True, None)
-            yield from pair_inequalities(pair, *chains, reason, budget)
+            names = {k: job_data[k].job.name for k in pair}
+            yield from pair_inequalities(pair, *chains, reason, budget, names)
 
 
 JOB_PAIRS = Relaxation("job_pairs", _pair_bounds, frozenset({"weighted_completion"}))

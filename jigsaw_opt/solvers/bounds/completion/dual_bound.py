@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from jigsaw_opt.problem.bound_proof import Argument
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.bounds.completion.work_functions import Floats, Profile
 
-UNIT = 2**160
+UNIT = 2**80
 """Multipliers are rounded down to parts of one over this, and costs are counted in such parts."""
 _FILTER = 1e-9
 """Share of the sum of all terms by which floating point may be wrong about a cost."""
@@ -125,11 +126,18 @@ class DualBound:
     """A bound on the weighted sum of completion times, in exact integers.
 
     `constants`: amounts that are added to all costs, in parts of one over `UNIT`, by their reason. `costs`: cost of
-    each job's completion time.
+    each job's completion time. `rows`: inequalities with their multipliers, as rows of an argument (docs/proofs.md);
+    None where some have no argument. `intervals`: fields of an argument for energetic intervals, None for none.
     """
 
-    def __init__(self, constants: Mapping[str, int], costs: Sequence[CompletionCost | CostOfKinds]) -> None:
-        self.constants, self._costs = constants, costs
+    def __init__(
+        self,
+        constants: Mapping[str, int],
+        costs: Sequence[CompletionCost | CostOfKinds],
+        rows: list[Argument] | None = None,
+        intervals: Argument | None = None,
+    ) -> None:
+        self.constants, self._costs, self._rows, self._intervals = constants, costs, rows, intervals
         self._cheapest = [cost.cheapest() for cost in costs]
         self._total = sum(constants.values()) + sum(value for value, _ in self._cheapest)
 
@@ -151,11 +159,12 @@ class DualBound:
         latest = ((job, cost.latest(value + slack)) for job, (cost, (value, _)) in pairs)
         return {job: deadline for job, deadline in latest if deadline is not None}
 
-    def proof(self, sentence: str, jobs: Sequence[str], servers: tuple[str, ...], links: tuple[str, ...]) -> Proof:
+    def proof(self, sentence: str, own: Mapping[str, int], servers: tuple[str, ...], links: tuple[str, ...]) -> Proof:
         """Return the proof of the bound: its constants, and the least cost of each job.
 
-        `jobs`: names of all jobs, by index.
+        `own`: least completion time of all jobs, by name.
         """
+        jobs = tuple(own)
         terms = [Term(reason, constant // UNIT, "weight * us") for reason, constant in self.constants.items()]
         terms += [
             Term("least cost of its completion time", value // UNIT, "weight * us", (job,))
@@ -163,4 +172,13 @@ class DualBound:
         ]
         terms.append(Term("fractions", self.value - sum(term.amount for term in terms), "weight * us"))
         arithmetic = f"{added(term.amount for term in terms)} = {self.value}"
-        return Proof(sentence, arithmetic, tuple(terms), tuple(jobs), servers, links)
+        return Proof(sentence, arithmetic, tuple(terms), tuple(jobs), servers, links, argument=self._argument(own))
+
+    def _argument(self, own: Mapping[str, int]) -> Argument | None:
+        if self._rows is None:
+            return None
+        rows = {"denominator": UNIT, "rows": self._rows}
+        if self._intervals is not None:
+            return {"kind": "intervals", **rows, **self._intervals}
+        listed = [{"names": [name], "completion": completion} for name, completion in own.items()]
+        return {"kind": "completions", **rows, "completions": listed}

@@ -17,6 +17,7 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from jigsaw_opt.formulations.linear import NO_ENTRIES, ProgramBuilder
+from jigsaw_opt.problem.bound_proof import Argument
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.solvers.bounds.completion.dual_bound import UNIT, CompletionCost, CostOfKinds, DualBound, DualTerm
 from jigsaw_opt.solvers.bounds.completion.placement_kinds import (
@@ -30,6 +31,7 @@ from jigsaw_opt.solvers.bounds.completion.program import (
     Inequality,
     constants,
     prices_left,
+    row_arguments,
     within_weights,
 )
 from jigsaw_opt.solvers.bounds.completion.shared_program import SharedProgram
@@ -69,11 +71,16 @@ class _EnergeticResource:
     """A resource, and the work of jobs on it between any two moments."""
 
     def __init__(self, resource: Resource, kinds: Sequence[PlacementKind]) -> None:
-        self.capacity = resource.capacity
+        self.capacity, self._argument = resource.capacity, resource.argument
         pairs = enumerate(checking_deadline(zip(kinds, resource.demands, strict=True)))
         self.profiles = {k: both for k, (kind, demand) in pairs if (both := profiles(kind.data, demand))}
         self.work = {k: demand.work for k in self.profiles if (demand := resource.demands[k])}
         self.release = [kind.data.job.release_us for kind in kinds]
+
+    @property
+    def argument(self) -> Argument | None:
+        """Return the resource of an argument (docs/proofs.md)."""
+        return self._argument and {**self._argument, "capacity": self.capacity}
 
     def least_work(self, kinds: Sequence[PlacementKind]) -> dict[int, int]:
         """Return the work of each job, of the kind that asks least of the resource."""
@@ -214,7 +221,16 @@ class _ConvexifiedMaster:
             cost = CompletionCost(kind.data.completion, prices[kind.job], terms)
             self._cheapest.append(costs[kind.job].add(cost))
             self.terms += len(terms)
-        return DualBound({**constants(rows), "capacity of energetic intervals": -capacity}, costs)
+        amounts = {**constants(rows), "capacity of energetic intervals": -capacity}
+        return DualBound(amounts, costs, row_arguments(rows), self._argument(intervals))
+
+    def _argument(self, intervals: Sequence[tuple[_EnergeticInterval, int]]) -> Argument:
+        """Return intervals with multipliers as fields of an argument."""
+        used = list(dict.fromkeys(interval.resource for interval, _ in intervals))
+        return {
+            "resources": [self._energetic[number].argument for number in used],
+            "intervals": [[used.index(each.resource), each.start, each.end, share] for each, share in intervals],
+        }
 
     def add_completions(self) -> bool:
         """Add the cheapest completion times that the last bound found; return whether one was new."""
@@ -262,6 +278,7 @@ class _ConvexifiedMaster:
             for interval, value in zip(self._intervals, self._multipliers[len(self._rows) :], strict=True)
             if value > 0
         ]
+        intervals = [(interval, share) for interval, share in intervals if share]
         # Intervals take nothing of the weights: their charge depends on the completion time, and `CompletionCost` has
         # it exactly.
         return within_weights(self._weights, rows), intervals

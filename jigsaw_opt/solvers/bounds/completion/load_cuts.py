@@ -8,7 +8,9 @@ weighted by work (Queyranne, 1993; with heads Goemans et al., 2002).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -53,6 +55,8 @@ class LoadCuts:
 
     def __init__(self, resource: Resource, job_data: Sequence[JobData]) -> None:
         self._capacity, self._reason = resource.capacity, resource.reason
+        self._argument = resource.argument and {**resource.argument, "capacity": resource.capacity}
+        self._names = [data.job.name for data in job_data]
         pairs = enumerate(checking_deadline(zip(job_data, resource.demands, strict=True)))
         most = max(1, _MOST_FRAGMENTS // max(1, len(job_data)))
         self._fragments = [
@@ -62,6 +66,10 @@ class LoadCuts:
             for fragment in _fragments(k, data, demand, most)
             if fragment.work
         ]
+        # A set has those of a job that lie earliest, and is told by their number.
+        self._by_job: dict[int, list[WorkFragment]] = {}
+        for fragment in sorted(self._fragments, key=lambda each: Fraction(-each.offset, each.work)):
+            self._by_job.setdefault(fragment.job, []).append(fragment)
         self._heads = _thinned(sorted({fragment.head for fragment in self._fragments}), _MOST_HEADS)
 
     @property
@@ -92,17 +100,27 @@ class LoadCuts:
             gains = head * sums + sums * sums / (2 * self._capacity) - np.cumsum(weighted * inside)
             last = int(np.argmax(gains))
             if gains[last] > tolerance * sums[last]:
-                yield self._inequality([self._fragments[k] for k in order[: last + 1][inside[: last + 1]]])
+                chosen = order[: last + 1][inside[: last + 1]]
+                yield self._inequality(head, Counter(self._fragments[k].job for k in chosen))
 
-    def _inequality(self, fragments: Sequence[WorkFragment]) -> Inequality:
-        """Return the inequality of a set of fragments, in integers: both sides count twice the capacity."""
+    def _inequality(self, least_head: int, counts: Mapping[int, int]) -> Inequality:
+        """Return the inequality of a set of fragments, in integers: both sides count twice the capacity.
+
+        `counts`: number of fragments by job, of those from the least head on.
+        """
+        fragments = [
+            fragment
+            for job, count in counts.items()
+            for fragment in [each for each in self._by_job[job] if each.head >= least_head][:count]
+        ]
         capacity, factors = self._capacity, dict[int, int]()
         for fragment in fragments:
             factors[fragment.job] = factors.get(fragment.job, 0) + 2 * capacity * fragment.work
         work = sum(fragment.work for fragment in fragments)
         head = min(fragment.head for fragment in fragments)
         least = 2 * capacity * head * work + work * work + capacity * sum(fragment.offset for fragment in fragments)
-        return Inequality(factors, least, self._reason)
+        found = {"head": least_head, "jobs": {self._names[job]: count for job, count in counts.items()}}
+        return Inequality(factors, least, self._reason, fragments=(self._argument, found) if self._argument else None)
 
 
 def _fragments(job: int, data: JobData, demand: ResourceDemand, most: int) -> Iterator[WorkFragment]:

@@ -16,7 +16,7 @@ from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.compiled import critical
 from jigsaw_opt.problem.costs import ceil_div, deepest_level, lower_hull
-from jigsaw_opt.solvers.bounds.combinatorial.gpu_work import PriceVector, price_vectors
+from jigsaw_opt.solvers.bounds.combinatorial.gpu_work import PriceVector, gpu_argument, price_vectors
 from jigsaw_opt.solvers.bounds.combinatorial.link_transfers import link_demands
 from jigsaw_opt.solvers.bounds.job_data import JobClass, JobData, least_tails
 from jigsaw_opt.solvers.bounds.relaxation import BoundContext
@@ -136,7 +136,8 @@ def kind_resources(context: BoundContext, kinds: Sequence[PlacementKind]) -> lis
         demands = [_demand(kind, prices) for kind in checking_deadline(kinds)]
         capacity = sum(price * each.gpus for price, each in zip(prices, classes, strict=True))
         types = dict.fromkeys(each.gpu_type for each, price in zip(classes, prices, strict=True) if price)
-        found.append(Resource(capacity, demands, f"GPU work on {', '.join(types)}"))
+        argument = gpu_argument(classes, prices)
+        found.append(Resource(capacity, demands, f"GPU work on {', '.join(types)}", argument))
     return [*found, *link_demands(context.operations.cluster, [kind.data for kind in kinds])]
 
 

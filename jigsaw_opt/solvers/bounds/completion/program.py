@@ -13,6 +13,7 @@ from math import inf
 from typing import NamedTuple
 
 from jigsaw_opt.formulations.linear import ProgramBuilder
+from jigsaw_opt.problem.bound_proof import Argument
 from jigsaw_opt.problem.clock import check_deadline
 from jigsaw_opt.solvers.bounds.completion.dual_bound import UNIT, CompletionCost, DualBound
 from jigsaw_opt.solvers.engines.highs import HighsEngine
@@ -21,12 +22,16 @@ from jigsaw_opt.solvers.engines.highs import HighsEngine
 class Inequality(NamedTuple):
     """The completion times of jobs, each times its factor, add up to at least `least`.
 
-    `factors`: positive factor by index of the job. `reason`: what proves it, in the user's terms.
+    `factors`: positive factor by index of the job. `reason`: what proves it, in the user's terms. `pair`: the two jobs
+    by index and name that it follows from as jobs that share a GPU (docs/proofs.md); None otherwise. `fragments`: the
+    resource and the set of fragments that it follows from alike.
     """
 
     factors: Mapping[int, int]
     least: int
     reason: str
+    pair: Mapping[int, str] | None = None
+    fragments: tuple[Argument, Argument] | None = None
 
     def violation(self, completions: Sequence[float]) -> float:
         """Return how far the left side is below the right side, in microseconds of the average job."""
@@ -84,7 +89,7 @@ class CompletionProgram:
         """
         shares = within_weights(self.weights, self._shares())
         costs = [CompletionCost(*both) for both in zip(self.own, prices_left(self.weights, shares), strict=True)]
-        return DualBound(constants(shares), costs)
+        return DualBound(constants(shares), costs, row_arguments(shares))
 
     @property
     def reason(self) -> str:
@@ -108,6 +113,23 @@ class CompletionProgram:
         builder = ProgramBuilder()
         builder.add_columns([float(weight) for weight in self.weights], [least / self._scale for least in self.own])
         return HighsEngine(builder.program(), {"presolve": "off"})
+
+
+def row_arguments(shares: Sequence[tuple[Inequality, int]]) -> list[Argument] | None:
+    """Return inequalities with multipliers as rows of an argument; None where one of them has no argument."""
+    pairs: dict[tuple[str, ...], list[list[int]]] = {}
+    sets: dict[int, tuple[Argument, list[Argument]]] = {}
+    for row, share in shares:
+        if row.fragments is not None and share:
+            resource, own = row.fragments
+            sets.setdefault(id(resource), (resource, []))[1].append({**own, "multiplier": share})
+        elif row.pair is None and share:
+            return None
+        elif row.pair is not None and share:
+            numbers = [*(row.factors.get(k, 0) for k in row.pair), row.least, share]
+            pairs.setdefault(tuple(row.pair.values()), []).append(numbers)
+    found = [{"kind": "pair", "jobs": [*names], "rows": rows} for names, rows in pairs.items()]
+    return found + [{"kind": "fragments", "resource": each, "sets": rows} for each, rows in sets.values()]
 
 
 def constants(shares: Sequence[tuple[Inequality, int]]) -> dict[str, int]:

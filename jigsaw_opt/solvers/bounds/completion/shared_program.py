@@ -42,11 +42,11 @@ class SharedProgram:
 
     def bound(self, dual: DualBound, sentence: str) -> Bound:
         """Return the bound that multipliers prove, with the names of the resources that it rests on."""
-        names = [data.job.name for data in self.job_data]
+        own = {data.job.name: data.completion for data in self.job_data}
         used = [each for each in self.resources if any(each.reason in reason for reason in dual.constants)]
         servers = dict.fromkeys(name for resource in used for name in resource.servers)
         links = dict.fromkeys(name for resource in used for name in resource.links)
-        return Bound(dual.value, dual.proof(sentence, names, tuple(servers), tuple(links)), dual.deadlines)
+        return Bound(dual.value, dual.proof(sentence, own, tuple(servers), tuple(links)), dual.deadlines)
 
 
 def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:

@@ -1,0 +1,166 @@
+"""Work that jobs ask of GPUs and links, iteration by iteration (docs/proofs.md: demands)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
+from typing import NamedTuple
+
+from jigsaw_opt.checking.proofs.cluster_facts import GpuKind, RateAndLatency
+from jigsaw_opt.checking.proofs.facts import Facts
+from jigsaw_opt.checking.proofs.job_facts import JobFacts
+from jigsaw_opt.checking.proofs.step import ProofStep
+
+
+class WorkSpan(NamedTuple):
+    """Work of an iteration in one go: `rate` in each of `length` microseconds.
+
+    `before, after`: least time from the start of the iteration, and to its end.
+    """
+
+    rate: int
+    length: int
+    before: int
+    after: int
+
+    @property
+    def work(self) -> int:
+        """Amount of work."""
+        return self.rate * self.length
+
+
+class SpanDemand(NamedTuple):
+    """Demand of a job: least work of all iterations, that of each iteration, and room for free work in each."""
+
+    work: int
+    spans: tuple[WorkSpan, ...]
+    room: WorkSpan
+
+    def free(self, iterations: int) -> int:
+        """Return the work beyond that of all spans."""
+        return self.work - iterations * sum(span.work for span in self.spans)
+
+
+def whole_demand(resource: ProofStep, facts: Facts) -> Callable[[JobFacts], SpanDemand | None]:
+    """Return what a job asks of GPUs or links that a step names and that are known to be right."""
+    kind = resource.text("kind")
+    resource.require(kind in ("gpus", "links"), "has no spans", "kind")
+    if kind == "gpus":
+        prices = priced_kinds(resource)
+        return lambda job: whole_gpu_demand(job, prices)
+    links, channel = named_links(resource, facts)
+    return lambda job: link_demand(job, job.shared.links_needed(links), channel)
+
+
+def priced_kinds(resource: ProofStep) -> dict[GpuKind, int]:
+    """Return the prices of a resource of GPUs that is known to be right."""
+    return {(each["gpu_type"], each["gpu_memory"]): each["price"] for each in resource.value("prices")}
+
+
+def named_links(resource: ProofStep, facts: Facts) -> tuple[frozenset[int], RateAndLatency]:
+    """Return the links of a resource that is known to be right, and the best of their rates and latencies."""
+    numbers = frozenset(facts.cluster.link_numbers[name] for name in resource.texts("links"))
+    links = [facts.cluster.cluster.links[k] for k in numbers]
+    return numbers, RateAndLatency(max(link.bandwidth for link in links), min(link.latency_us for link in links))
+
+
+def whole_gpu_demand(job: JobFacts, prices: Mapping[GpuKind, int]) -> SpanDemand | None:
+    """Return the priced work of a job on GPUs, wherever its workers are; None where there is none."""
+    shared = job.shared
+    cost, overflow, top = shared.cheapest(prices), shared.overflow(prices), max(prices.values())
+    if not cost:
+        return None
+    spans = tuple(
+        WorkSpan(workers * top, cost[level - 1] // top, 0, shared.tails[level - 1])
+        for level, workers in Counter(shared.least_levels).items()
+    )
+    fixed = job.limits.fixed is not None
+    most = (sum(cost[level - 1] for level in shared.least_levels) if fixed else shared.workers * cost[-1]) + overflow
+    rate = shared.workers * top
+    room = WorkSpan(rate, -((sum(span.work for span in spans) - most) // rate), 0, shared.tail)
+    return SpanDemand(job.least_work(cost) + job.iterations * overflow, spans, room)
+
+
+def link_demand(job: JobFacts, needed: int, channel: RateAndLatency) -> SpanDemand | None:
+    """Return the transfers of a job that needs some number of links, over a channel that is at best this one."""
+    shared, ring = job.shared, job.shared.ring
+    if needed < 1 or ring is None or not shared.blocks:
+        return None
+    own = RateAndLatency(min(channel.rate, ring.rate), max(channel.latency_us, ring.latency_us))
+    transfers, first = shared.transfers_over(own), shared.shortest_blocks[0]
+    buckets = range(1, len(transfers.shortest) + 1)
+    longest = sum(shared.transfer(b, shared.workers, own) for b in buckets)
+    once = sum(transfers.shortest)
+    room = WorkSpan(needed, max(0, longest - once), first, 0)
+    return SpanDemand(needed * job.least_transfers(transfers), tuple(_transfers(job, needed, own)), room)
+
+
+def _transfers(job: JobFacts, needed: int, channel: RateAndLatency) -> Iterator[WorkSpan]:
+    """Yield the transfers of an iteration one after the other, each once its bucket can be ready."""
+    transfers = job.shared.transfers_over(channel).shortest
+    before, after = 0, sum(transfers)
+    for length, ready in zip(transfers, job.shared.shortest_blocks):
+        before, after = max(before, ready), after - length
+        yield WorkSpan(needed, length, before, after)
+        before += length
+
+
+class WorkCurve:
+    """Most work in a stretch of time from one end of a job on: its value at integers, and where it bends."""
+
+    def __init__(self, job: JobFacts, demand: SpanDemand, from_release: bool) -> None:
+        n, length = job.iterations, job.shared.iteration
+        self._base = _Rising(demand.spans, n, length, from_release)
+        self._room = _Rising([demand.room], n, length, from_release)
+        self._free = demand.free(n)
+
+    def at(self, time: int) -> int:
+        """Return the most work in so many microseconds."""
+        return self._base.at(time) + min(self._free, self._room.at(time))
+
+    def bends(self, most: int) -> list[int]:
+        """Return integers, ascending from 0, between which ``max(0, most - self.at(time))`` is linear on integers."""
+        corners = {*self._base.times, *self._room.times}
+        for reached in (_first(self._room, self._free), _first(self, most)):
+            corners |= {reached, reached - 1} if reached else {0}
+        return sorted(corners)
+
+    @property
+    def longest(self) -> int:
+        """Length from which on nothing more fits."""
+        return max(self._base.longest, self._room.longest)
+
+
+class _Rising:
+    """A piecewise linear function by its corners."""
+
+    def __init__(self, spans: Iterable[WorkSpan], iterations: int, length: int, from_release: bool) -> None:
+        changes = {0: 0}
+        for span in spans:
+            for i in range(iterations):
+                start = i * length + (span.before if from_release else span.after)
+                changes[start] = changes.get(start, 0) + span.rate
+                changes[start + span.length] = changes.get(start + span.length, 0) - span.rate
+        self.times = sorted(changes)
+        self._slopes = list(accumulate(changes[time] for time in self.times))
+        gains = (slope * (end - start) for slope, start, end in zip(self._slopes, self.times, self.times[1:]))
+        self._values = list(accumulate(gains, initial=0))
+
+    def at(self, time: int) -> int:
+        k = bisect_right(self.times, time) - 1
+        return self._values[k] + self._slopes[k] * (time - self.times[k]) if k >= 0 else 0
+
+    @property
+    def longest(self) -> int:
+        return self.times[-1]
+
+
+def _first(function: _Rising | WorkCurve, work: int) -> int:
+    """Return the least length that holds so much work, or one behind the last corner."""
+    low, high = 0, function.longest + 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if function.at(middle) >= work else (middle + 1, high)
+    return low
