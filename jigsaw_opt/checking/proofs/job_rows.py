@@ -59,10 +59,13 @@ class PlanRows:
         return len(self.names) - 1
 
     def at_most(self, terms: Sequence[Term], side: int) -> None:
-        """Add a row."""
+        """Add a row, each of its variables once."""
         if len(self.rows) >= _MOST_ROWS:
             raise TooManyRowsError
-        self.rows.append((tuple(term for term in terms if term[0]), side))
+        sums = dict[int, int]()
+        for factor, variable in terms:
+            sums[variable] = sums.get(variable, 0) + factor
+        self.rows.append((tuple((factor, variable) for variable, factor in sums.items() if factor), side))
 
     def equal(self, terms: Sequence[Term], side: int) -> None:
         """Add two rows that make a sum equal to a number."""
