@@ -9,10 +9,11 @@ from .common import Document, fields, kind, need
 from .rows import Name, Rows
 
 
-@kind("cases", limit=int, branches=list, tree=list)
+@kind("cases", limit=int, iterations=str, branches=list, tree=list)
 def _cases(instance: Document, argument: Document) -> int:
     need(argument["limit"] >= 0, "limit is below 0")
-    propagation = Propagation(Rows(instance, argument["limit"]))
+    need(argument["iterations"] in ("each", "together"), "iterations are neither each nor together")
+    propagation = Propagation(Rows(instance, argument["limit"], argument["iterations"] == "each"))
     branches: list[tuple[int, int]] = []
     for branch in argument["branches"]:
         fields(branch, {"variable": list, "most": int}, "branch")

@@ -70,6 +70,7 @@ def _longest_chain(instance: Document, jobs: Jobs, argument: Document) -> int:
     need(instance["horizon"] == "finite", "the horizon is cyclic")
     need(argument["job"] in jobs, "there is no such task-graph job")
     job = jobs[argument["job"]]
+    need(bool(argument["parts"]), "there are no parts")
     length = later = 0
     last: str | None = None
     for part in argument["parts"]:
