@@ -36,10 +36,9 @@ _NAMES = {
     "best value of like bins": "there is room for {}",
     "weighted completion time": "each job ends no earlier than it would alone, which adds up to {}",
     "end": "each job ends no earlier than it would alone, which adds up to {}",
-    "share of the sum": "as parts of one machine as fast as all, in the best order, they add up to {}",
+    "weighted waiting": "as parts of one machine as fast as all, in the best order, they wait for one another: {} more",
     "least cost of its completion time": "their completion times cost at least {}",
     "fractions": "rounding up adds {}",
-    "fractions of all shares": "rounding up adds {}",
 }
 """What is said of the sum of all terms of a name; of other names, the name."""
 _AT_ONCE = {"release": "the job may begin at once", "head": "it may begin at once"}

@@ -100,10 +100,10 @@ def _weighted_completion(context: BoundContext, resource: Resource, known: int) 
         return None
     names = tuple(data.job.name for data in context.job_data)
     own = [
-        Term("own weighted completion time", job.weight * job.completion, "weight * us", (name,))
+        Term("weighted completion time", job.weight * job.completion, "weight * us", (name,))
         for name, job in zip(names, weighted, strict=True)
     ]
-    terms = (*own, Term("weighted waiting for one another", value - alone, "weight * us"))
+    terms = (*own, Term("weighted waiting", value - alone, "weight * us"))
     arithmetic = f"{added(term.amount for term in own)} + ceil({found.amount} / {found.denominator}) = {value}"
     used = {k for sets in found.chains for more, _ in sets for k in more}
     demands = {names[k]: demand for k, demand in enumerate(resource.demands) if demand and k in used}
