@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from math import gcd
 
@@ -42,7 +42,7 @@ def counted(instance: Document) -> dict[str, int]:
     return {server["name"]: min(server["gpus"], max(1024, slots)) for server in instance["cluster"]["servers"]}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Site:
     """A set of usable GPUs with a channel, and a type of the deepest level there."""
 
@@ -61,6 +61,8 @@ class JobFacts:
         self.counted = counted(instance)
         self.release, self.rule = job["release_us"], job["depth"]["rule"]
         self.known = self.rule in ("full", "staircase", "free")
+        self.p, self.deepest, self.taking = cache(self._p), cache(self._deepest), cache(self._taking)
+        self.ready, self.ends = cache(self._ready), cache(self._ends)
 
     # Levels
 
@@ -132,11 +134,11 @@ class JobFacts:
 
     # GPUs
 
-    def p(self, gpu_type: str, level: int) -> int:
+    def _p(self, gpu_type: str, level: int) -> int:
         """Return the time of a block."""
         return block_us(self.job, self.model, gpu_type, level)
 
-    def deepest(self, size: int) -> int:
+    def _deepest(self, size: int) -> int:
         """Return the deepest level on GPUs of a memory."""
         return max((d for d in range(1, self.D + 1) if memory(self.model, d) <= size), default=0)
 
@@ -180,7 +182,7 @@ class JobFacts:
         kinds = {(s["gpu_type"], s["gpu_memory"]) for s in self.cluster["servers"] if s["name"] in self.usable}
         return sorted(kinds) if any(self.deepest(size) == self.D for _, size in kinds) else []
 
-    def taking(self, level: int) -> list[Kind]:
+    def _taking(self, level: int) -> list[Kind]:
         """Return the usable kinds that take a level."""
         return [kind for kind in self.kinds if level <= self.deepest(kind[1])]
 
@@ -230,19 +232,19 @@ class JobFacts:
             gpus[kind] = gpus.get(kind, 0) + self.usable[server["name"]]
         for first in sorted({kind[0] for kind in gpus if kind in self.taking(self.D)}):
             site = Site(gpus, first, rate, latency)
-            if all(self._ready(site, b) is not None for b in range(1, self.D + 1)):
+            if all(self._ready_at(site, b) is not None for b in range(1, self.D + 1)):
                 yield site
 
-    def _ready(self, site: Site, b: int) -> int | None:
+    def _ready_at(self, site: Site, b: int) -> int | None:
         times = [(self.p(kind[0], b), count) for kind, count in site.gpus.items() if b <= self.deepest(kind[1])]
         for least in sorted(time for time, _ in times):
             if sum(count for time, count in times if time <= least) >= self.contributors[b - 1]:
                 return max(self.p(site.first, b), least)
         return None
 
-    def ready(self, site: Site) -> list[int]:
+    def _ready(self, site: Site) -> list[int]:
         """Return when buckets 1, 2, ... are ready at the earliest."""
-        return [self._ready(site, b) or 0 for b in range(1, self.D + 1)]
+        return [self._ready_at(site, b) or 0 for b in range(1, self.D + 1)]
 
     def transfers(self, rate: int, latency: int) -> list[int]:
         """Return the times of the transfers of buckets 1, 2, ... with the least contributors."""
@@ -250,7 +252,7 @@ class JobFacts:
             return [0] * self.D
         return [transfer_us(self.job, self.model, b, c, rate, latency) for b, c in enumerate(self.contributors, 1)]
 
-    def ends(self, site: Site) -> list[int]:
+    def _ends(self, site: Site) -> list[int]:
         """Return, for buckets 1, 2, ..., the time of all transfers from this one on."""
         times = self.transfers(site.rate, site.latency)
         return [sum(times[b:]) for b in range(self.D)]
@@ -316,10 +318,14 @@ class JobFacts:
         """The least tail of all candidate levels."""
         return min(map(self.tail_of, self.candidates))
 
+    def shortest(self, level: int) -> int:
+        """Return the least duration of a block of a level on a usable kind that takes it."""
+        return min((self.p(t, level) for t, _ in self.taking(level)), default=0)
+
     def offset(self, work: Sequence[tuple[int, int]]) -> int:
-        """Return the mean-busy-time offset of amounts with the distances of their middles from the iteration's end."""
+        """Return the mean-busy-time offset of amounts with twice the distances of their middles from the end."""
         u = sum(amount for amount, _ in work)
-        return self.n * sum(2 * amount * x for amount, x in work) + self.iteration * self.n * (self.n - 1) * u
+        return self.n * sum(amount * twice for amount, twice in work) + self.iteration * self.n * (self.n - 1) * u
 
 
 def _least_sum(curves: list[list[tuple[int, int]]], most: Fraction) -> Fraction:
