@@ -10,6 +10,7 @@ from typing import NamedTuple
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem.bound_proof import BoundProof
 from jigsaw_opt.problem.data_table import DataTable
+from jigsaw_opt.problem.depth import DepthPlugin
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.bounds import Bound, Proof
@@ -275,9 +276,12 @@ class Result:
 
 
 def proof_of(instance: Instance, bound: Bound) -> BoundProof | None:
-    """Return the proof of a bound as a document, yet to be checked; None where it has no argument."""
+    """Return the proof of a bound as a document, yet to be checked; None where it has no argument.
+
+    Nor has it any where a depth rule is installed: the checker does not know what such a rule allows.
+    """
     argument = bound.proof.argument
-    if argument is None:
+    if argument is None or any(isinstance(job.depth, DepthPlugin) for job in instance.data_parallel_jobs):
         return None
     return BoundProof(instance.name, instance_sha256(instance), instance.objective, bound.value, argument)
 

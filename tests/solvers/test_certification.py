@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -12,6 +12,7 @@ from jigsaw_opt.checking import check, proofs
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem import Instance
 from jigsaw_opt.problem.bound_proof import Argument
+from jigsaw_opt.problem.depth import DepthPlugin, FullDepth
 from jigsaw_opt.solvers.bounds import Bound, Proof, registry
 from jigsaw_opt.solvers.bounds.relaxation import Relaxation
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
@@ -93,3 +94,16 @@ def test_an_engine_is_named_where_its_search_is_the_proof(
     found = solve(load("tiny/000"), method, threads=1)
     assert (found.status, found.certified, found.verdict) == (Status.OPTIMAL, False, f"optimal (by {by})")
     assert replace(found, bound_proof=None).verdict == f"optimal (by {by})"
+
+
+def test_a_depth_rule_that_the_checker_does_not_know_leaves_the_bound_uncertified(pair: Instance) -> None:
+    members = {
+        "rule": "all",
+        "limits": lambda self, workers, deepest, iterations: FullDepth().limits(workers, deepest, iterations),
+        "broken": lambda *_: None,
+        "__module__": __name__,
+    }
+    rule = dataclass(frozen=True)(type("All", (DepthPlugin,), members))()
+    found = solve(replace(pair, jobs=tuple(replace(job, depth=rule) for job in pair.jobs)), "greedy", threads=1)
+    assert found.plan is not None and found.bound > 0
+    assert (found.failure, found.certified) == ("", False) and found.bound_by.startswith("the relaxation ")
