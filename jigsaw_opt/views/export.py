@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, TypedDict, Unpack
 
 from jigsaw_opt.arguments import typed
 from jigsaw_opt.checking.require import require_correct
-from jigsaw_opt.errors import UsageError, argument, missing_option, not_together
+from jigsaw_opt.errors import UsageError, argument, missing_option, not_together, require_at_least
 from jigsaw_opt.planning.partition.result import Partition
 from jigsaw_opt.planning.pipeline import model_parts, stated
 from jigsaw_opt.planning.pipeline.torch_csv import KNOWN_TORCH, CsvFormat, torch_schedule
@@ -43,6 +43,8 @@ class ExportOptions(TypedDict, total=False):
     csv: str
     layout_of: Sequence[tuple[str, str]]
     most_coefficients: int
+    at_most: int
+    iterations: Literal["each", "together"]
     on_rows: Callable[[int, bool], None]
 
 
@@ -60,7 +62,8 @@ def export(
         A correct plan; None for formats of the instance.
     to
         Of a plan, ``perfetto``, ``chakra``, or of a pipeline ``torch-csv``, ``torchtitan`` or ``megatron-layout``. Of
-        an instance, its mixed-integer program as ``mps`` or ``lp``, or ``jsplib``.
+        an instance, its mixed-integer program as ``mps`` or ``lp``, ``jsplib``, or as ``opb`` whether a plan may be as
+        good as a limit.
     **option
         ``replay`` (perfetto): a replay, traced beside the plan. ``form`` (torch-csv): ``compute_only``, or
         ``compute_comms`` with what ranks send and receive. ``partition`` and ``layers`` (torchtitan, megatron-layout):
@@ -68,7 +71,8 @@ def export(
         ``csv`` (torchtitan): samples of a step on a rank, and the name of the schedule beside the configuration.
         ``layout_of`` (megatron-layout): patterns of names of modules with their kinds. ``most_coefficients`` and
         ``on_rows`` (mps, lp): the size up to which a program is written, and a function that is called with the number
-        of rows that are built, and whether these are all. Documents may be given as paths.
+        of rows that are built, and whether these are all. ``at_most`` and ``iterations`` (opb): the limit, and whether
+        the rows have ``each`` iteration or all of a job ``together``. Documents may be given as paths.
 
     Returns
     -------
@@ -226,6 +230,16 @@ def _program(
     return Exported({f"program.{kind}": document}, (told,) if instance.moving_jobs else ())
 
 
+def _opb(instance: Instance, *, at_most: int, iterations: Literal["each", "together"] = "each") -> Exported:
+    from jigsaw_opt.formulations.pseudo_boolean import decision_problem
+
+    require_at_least(0, at_most=at_most)
+    document = decision_problem(instance, at_most, iterations == "together")
+    goal = f"{instance.objective} of at most {at_most:,}"
+    notes = (f"unsatisfiable: no correct plan has a {goal}; satisfiable: nothing is known, for rules are left out",)
+    return Exported({"plan.opb": document}, notes)
+
+
 def _jsplib(instance: Instance) -> Exported:
     from jigsaw_opt.documents.job_shops import jsplib_text
 
@@ -238,6 +252,7 @@ FORMATS: Mapping[str, Callable[..., Exported]] = {
     "chakra": _chakra,
     "mps": partial(_program, kind="mps"),
     "lp": partial(_program, kind="lp"),
+    "opb": _opb,
     "jsplib": _jsplib,
     "torch-csv": _torch_csv,
     "torchtitan": _torchtitan,

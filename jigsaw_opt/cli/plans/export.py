@@ -13,7 +13,7 @@ from jigsaw_opt.cli.common.parser import file_or_stdout
 from jigsaw_opt.errors import UsageError, malformed, missing_option, not_together
 
 EXAMPLE = "jigsaw export server/demo --to mps -o program.mps"
-_OPTIONS = ("replay", "form", "partition", "layers", "batch", "layout_of", "most_coefficients")
+_OPTIONS = ("replay", "form", "partition", "layers", "batch", "layout_of", "most_coefficients", "at_most", "iterations")
 _SECONDS_BETWEEN_NOTES = 2.0
 
 
@@ -33,7 +33,7 @@ ARGUMENTS: Arguments = {
     "[plan] PLAN": "a plan document; not for a program or a shop",
     "--replay FILE": "a replay of the plan, traced beside it",
     "exactly one of:": {
-        "--to perfetto|chakra|mps|lp|jsplib|torch-csv|torchtitan|megatron-layout": "format",
+        "--to perfetto|chakra|mps|lp|opb|jsplib|torch-csv|torchtitan|megatron-layout": "format",
         "--read-solution FILE": "write the plan of a solution file of the program, by HiGHS, SCIP, CBC or Gurobi",
     },
     "-o, --output FILE !": {"help": "where to write (-: standard output)", "type": file_or_stdout},
@@ -45,6 +45,8 @@ ARGUMENTS: Arguments = {
         "help": "write programs of at most so many coefficients (5000000)",
         "dest": "most_coefficients",
     },
+    "--at-most N": "opb: the objective that a plan may have",
+    "--iterations each|together": "opb: rows of each iteration, or fewer rows, of all iterations of a job (each)",
     "modules of a pipeline's stages, for torchtitan and megatron-layout:": {
         "--partition FILE": "which layers each stage has: what jigsaw partition -o or jigsaw pipeline --cuts has"
         " written",
