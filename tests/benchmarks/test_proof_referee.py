@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from proof_referee import fault_of
 
-from jigsaw_opt import check_proof, instances
-from jigsaw_opt.documents import decode_instance, decode_proof, encode_instance, instance_sha256
+from jigsaw_opt import Options, check_proof, instances, solve
+from jigsaw_opt.documents import decode_instance, decode_proof, encode_instance, encode_proof, instance_sha256
 from jigsaw_opt.errors import JigsawError
+from tests.checking.proof_mutants import mutants
 
 Document = dict[str, Any]
 
@@ -41,3 +43,44 @@ def test_an_argument_of_nothing_proves_zero() -> None:
     assert verdict(document, {**proof, "argument": some})
     for wrong in ({"instance_sha256": "0" * 64}, {"objective": "period"}, {"bound": 1}):
         assert not verdict(document, {**proof, **wrong})
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("server/plain", "critical path"),
+        ("server/cyclic", "critical path"),
+        ("server/link-bound", "load"),
+        ("tiny/020", "load"),
+        ("server/weighted", "completions"),
+        ("tiny/037", "workers"),
+    ],
+)
+def test_bounds_of_data_parallel_jobs_and_changed_ones_are_judged_alike(name: str, kind: str) -> None:
+    instance = instances.load(name)
+    document = json.loads(encode_instance(instance))
+    found = solve(instance, "greedy", Options(threads=1)).bound_proof
+    assert found is not None
+    proof = json.loads(encode_proof(found))
+    assert proof["argument"]["kind"] == kind
+    assert verdict(document, proof)
+    changed = [other for _, other in mutants(proof["argument"])]
+    judged = [verdict(document, {**proof, "argument": other}) for other in changed[:: len(changed) // 20 + 1]]
+    assert judged.count(True) <= 2
+
+
+def test_bins_too_few_for_the_workers_are_judged_alike() -> None:
+    instance = instances.load("server/link-bound")
+    document = json.loads(encode_instance(instance))
+    argument = {"kind": "bins", "limit": 5, "links": [], "prices": {instance.jobs[0].name: 1}}
+    proof = {
+        "format": "jigsaw-proof/1",
+        "instance": instance.name,
+        "instance_sha256": instance_sha256(instance),
+        "objective": instance.objective,
+        "bound": 6,
+        "argument": argument,
+    }
+    assert verdict(document, proof)
+    assert not verdict(document, {**proof, "bound": 10**9, "argument": {**argument, "limit": 10**9 - 1}})
+    assert not verdict(document, {**proof, "argument": {**argument, "prices": {instance.jobs[0].name: 0}}})
