@@ -84,3 +84,38 @@ def test_bins_too_few_for_the_workers_are_judged_alike() -> None:
     assert verdict(document, proof)
     assert not verdict(document, {**proof, "bound": 10**9, "argument": {**argument, "limit": 10**9 - 1}})
     assert not verdict(document, {**proof, "argument": {**argument, "prices": {instance.jobs[0].name: 0}}})
+
+
+def test_orders_of_two_jobs_that_share_a_gpu_are_judged_alike() -> None:
+    segment = {
+        "name": "all",
+        "forward_us": {"v100": 1},
+        "backward_us": {"v100": 2},
+        "parameter_bytes": 1,
+        "activation_bytes": 1,
+    }
+    server = {"name": "s0", "gpu_type": "v100", "gpus": 1, "gpu_memory": 100, "fabric_bandwidth": 1}
+    document: Document = {
+        "format": "jigsaw-instance/1",
+        "name": "shared",
+        "cluster": {"servers": [server]},
+        "models": {"net": {"segments": [segment]}},
+        "jobs": [
+            {"name": "a", "model": "net", "workers": 1, "iterations": 2},
+            {"name": "b", "model": "net", "workers": 1, "iterations": 1, "weight": 3},
+        ],
+        "objective": "weighted_completion",
+    }
+    pair = {"kind": "pair", "jobs": ["a", "b"], "rows": [[1, 3, 18, 1]]}  # b first: it ends at 3, a at 9
+    completions = [{"names": ["a"], "completion": 6}, {"names": ["b"], "completion": 3}]
+    argument = {"kind": "completions", "completions": completions, "denominator": 1, "rows": [pair]}
+    proof = {
+        "format": "jigsaw-proof/1",
+        "instance": "shared",
+        "instance_sha256": instance_sha256(decode_instance(json.dumps(document))),
+        "objective": "weighted_completion",
+        "bound": 18,
+        "argument": argument,
+    }
+    assert verdict(document, proof)
+    assert not any(verdict(document, {**proof, "argument": other}) for _, other in mutants(argument))
