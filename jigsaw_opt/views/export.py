@@ -14,6 +14,7 @@ from jigsaw_opt.errors import UsageError, argument, missing_option, not_together
 from jigsaw_opt.planning.partition.result import Partition
 from jigsaw_opt.planning.pipeline import model_parts, stated
 from jigsaw_opt.planning.pipeline.torch_csv import KNOWN_TORCH, CsvFormat, torch_schedule
+from jigsaw_opt.problem.bound_proof import BoundProof
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.measured.layers import LayerGraph
 from jigsaw_opt.problem.measured.replay import Replay
@@ -43,6 +44,8 @@ class ExportOptions(TypedDict, total=False):
     csv: str
     layout_of: Sequence[tuple[str, str]]
     most_coefficients: int
+    proof: BoundProof | Path
+    dual: str
     at_most: int
     iterations: Literal["each", "together"]
     on_rows: Callable[[int, bool], None]
@@ -71,8 +74,10 @@ def export(
         ``csv`` (torchtitan): samples of a step on a rank, and the name of the schedule beside the configuration.
         ``layout_of`` (megatron-layout): patterns of names of modules with their kinds. ``most_coefficients`` and
         ``on_rows`` (mps, lp): the size up to which a program is written, and a function that is called with the number
-        of rows that are built, and whether these are all. ``at_most`` and ``iterations`` (opb): the limit, and whether
-        the rows have ``each`` iteration or all of a job ``together``. Documents may be given as paths.
+        of rows that are built, and whether these are all. ``proof`` and ``dual`` (mps, lp): a proof of whose
+        inequalities between completion times the program is, and the name of its dual solution beside it. ``at_most``
+        and ``iterations`` (opb): the limit, and whether the rows have ``each`` iteration or all of a job ``together``.
+        Documents may be given as paths.
 
     Returns
     -------
@@ -221,7 +226,15 @@ def _program(
     kind: Literal["mps", "lp"],
     most_coefficients: int | None = None,
     on_rows: Callable[[int, bool], None] | None = None,
+    proof: BoundProof | Path | None = None,
+    dual: str = "dual.sol",
 ) -> Exported:
+    if proof is not None:
+        from jigsaw_opt.documents import load_proof
+        from jigsaw_opt.formulations.dual_programs import dual_program
+
+        linear, solution = dual_program(instance, load_proof(proof) if isinstance(proof, Path) else proof)
+        return Exported({f"program.{kind}": linear.document(kind), dual: solution})
     from jigsaw_opt.solvers.ilp import MOST_EXPORTED, model_document
 
     told = "the program has plans in which no job moves; where jobs have a restart_us, others may be better"

@@ -13,7 +13,18 @@ from jigsaw_opt.cli.common.parser import file_or_stdout
 from jigsaw_opt.errors import UsageError, malformed, missing_option, not_together
 
 EXAMPLE = "jigsaw export server/demo --to mps -o program.mps"
-_OPTIONS = ("replay", "form", "partition", "layers", "batch", "layout_of", "most_coefficients", "at_most", "iterations")
+_OPTIONS = (
+    "replay",
+    "form",
+    "partition",
+    "layers",
+    "batch",
+    "layout_of",
+    "most_coefficients",
+    "at_most",
+    "iterations",
+    "proof",
+)
 _SECONDS_BETWEEN_NOTES = 2.0
 
 
@@ -45,6 +56,7 @@ ARGUMENTS: Arguments = {
         "help": "write programs of at most so many coefficients (5000000)",
         "dest": "most_coefficients",
     },
+    "--proof PROOF": "mps, lp: write the linear program that this proof is a dual solution of, and that (.sol)",
     "--at-most N": "opb: the objective that a plan may have",
     "--iterations each|together": "opb: rows of each iteration, or fewer rows, of all iterations of a job (each)",
     "modules of a pipeline's stages, for torchtitan and megatron-layout:": {
@@ -68,13 +80,13 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.views.export import export
 
     output, options = arguments.output, _given(arguments)
-    inputs = (arguments.instance, arguments.plan, arguments.replay, arguments.partition, arguments.layers)
+    inputs = tuple(getattr(arguments, name) for name in ("instance", "plan", "replay", "partition", "layers", "proof"))
     if arguments.to == "chakra":
         _require_folder(output)
     else:
         require_output(output, *inputs, arguments.read_solution)
-    if "csv" in options:
-        require_output(Path(options["csv"]), *inputs)
+    for name in options.keys() & {"csv", "dual"}:
+        require_output(Path(options[name]), *inputs)
     instance = instance_from(arguments.instance)
     if arguments.read_solution is not None:
         if arguments.plan is not None or options:
@@ -101,6 +113,10 @@ def _given(arguments: argparse.Namespace) -> dict[str, Any]:
     options = {name: getattr(arguments, name) for name in _OPTIONS if getattr(arguments, name) is not None}
     if arguments.to in ("mps", "lp"):
         options["on_rows"] = _progress()
+        if arguments.proof is not None:
+            if arguments.output is None or arguments.output.suffix in ("", ".sol"):
+                raise missing_option("-o", "a dual solution is written beside the program: give -o FILE.mps")
+            options["dual"] = str(arguments.output.with_suffix(".sol"))
     if arguments.to == "torchtitan":
         if arguments.output is None or arguments.output.suffix in ("", ".csv"):
             told = "torchtitan writes a configuration, and a schedule beside it: give -o FILE.toml"
