@@ -36,7 +36,7 @@ ROOMS = (
 )
 SOLVERS = (
     *("engines", "kernels"),
-    *("bounds", "certificates", "result", "infeasibility"),
+    *("bounds", "case_search", "result", "infeasibility"),
     *(
         "params",
         "options",

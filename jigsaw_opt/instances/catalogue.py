@@ -1,4 +1,4 @@
-"""The bundled instances by name, and the best values known for them with plans that show them."""
+"""The bundled instances by name, and the best values known for them with plans and proofs that show them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from jigsaw_opt.instances.task_graph_sets import PIPELINES, SHOPS
 from jigsaw_opt.text import nearest, suggestion
 
 if TYPE_CHECKING:
+    from jigsaw_opt.problem.bound_proof import BoundProof
     from jigsaw_opt.problem.instance import Instance
     from jigsaw_opt.problem.plan import Plan
 
@@ -57,7 +58,8 @@ class BestKnown:
     `instance_sha256`: hash of the instance that they belong to. `objective`: objective of a checked plan, or None where
     no plan is known. `bound`: proven lower bound; 0 where none is known. `bound_reason`: what proves the bound, in one
     sentence; empty where nobody has written it down. `found, proved`: the runs that found the objective and proved the
-    bound; None where there is no such value.
+    bound; None where there is no such value. `certified_bound`: the largest bound of which a proof is stored that the
+    checker finds right; 0 where there is none.
     """
 
     instance_sha256: str
@@ -66,11 +68,17 @@ class BestKnown:
     bound_reason: str
     found: RecordedRun | None
     proved: RecordedRun | None
+    certified_bound: int = 0
 
     @property
     def optimal(self) -> bool:
         """Whether the objective is proven to be optimal."""
         return self.objective == self.bound
+
+    @property
+    def certified(self) -> bool:
+        """Whether a proof of the bound is stored."""
+        return self.certified_bound == self.bound
 
     def labelled(self, plan: Plan) -> Plan:
         """Return a plan of this objective with the proven bound, whatever the plan itself states."""
@@ -137,6 +145,11 @@ def plan_path(name: str, folder: Path = DATA) -> Path:
     return folder / f"{resolve(name)}.plan.json.gz"
 
 
+def proof_path(name: str, folder: Path = DATA) -> Path:
+    """Return the file of the proof of the certified bound of a bundled instance, which may not be there."""
+    return folder / f"{resolve(name)}.proof.json.gz"
+
+
 def best_plan(name: str) -> Plan | None:
     """Return the best known plan of a bundled instance with the best known bound; None where none is bundled.
 
@@ -151,6 +164,20 @@ def best_plan(name: str) -> Plan | None:
     if known is None or not path.exists():
         return None
     return known.labelled(load_plan(path))
+
+
+def best_proof(name: str) -> BoundProof | None:
+    """Return the proof of the certified bound of a bundled instance; None where none is bundled.
+
+    Raises
+    ------
+    UsageError
+        For an unknown name.
+    """
+    from jigsaw_opt.documents import load_proof
+
+    path = proof_path(name)
+    return load_proof(path) if path.exists() else None
 
 
 def best_known(name: str) -> BestKnown | None:

@@ -1,9 +1,10 @@
 """Keep the best known values and their plans: ``python -m jigsaw_opt.instances.record --unproven --time-limit 20``.
 
-Instances are solved, or plan files are taken that somebody sends in (``--plan FILE --by NAME``). What is better than
-the record is kept: a checked plan of a smaller objective, which replaces the stored plan, and a larger bound. The
-record names the run of each value. It is replaced as a whole after each instance. The command works in a clone of
-the repository, and refuses to change an installed package.
+Instances are solved, or plan files are taken that somebody sends in (``--plan FILE --by NAME``), or proofs are searched
+for of the bounds in the record (``--proofs``). What is better than the record is kept: a checked plan of a smaller
+objective, which replaces the stored plan, a larger bound, and a checked proof of a larger bound, which replaces the
+stored one. The record names the run of each value. It is replaced as a whole after each instance. The command works in
+a clone of the repository, and refuses to change an installed package.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.documents import encode_plan, instance_sha256, load_plan, write_atomically
+from jigsaw_opt.documents import encode_plan, encode_proof, instance_sha256, load_plan, write_atomically
 from jigsaw_opt.errors import CheckFailedError, InvalidInputError, JigsawError, Problem, UsageError
 from jigsaw_opt.instances.catalogue import (
     BEST_KNOWN,
@@ -31,13 +32,16 @@ from jigsaw_opt.instances.catalogue import (
     load,
     names,
     plan_path,
+    proof_path,
     read_best_known,
     resolve,
     sets,
 )
+from jigsaw_opt.problem.bound_proof import BoundProof
 from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.certification import certify
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.result import Result
+from jigsaw_opt.solvers.result import Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.system.hardware import hardware
 from jigsaw_opt.text import counted
@@ -57,6 +61,7 @@ def merge(old: BestKnown | None, new: BestKnown) -> BestKnown:
         best = replace(best, objective=new.objective, found=new.found)
     if new.bound > old.bound:
         best = replace(best, bound=new.bound, bound_reason=new.bound_reason, proved=new.proved)
+    best = replace(best, certified_bound=max(old.certified_bound, new.certified_bound))
     if best.objective is not None and best.bound > best.objective:
         runs = [run for one in (new, old) for run in (one.found, one.proved) if run is not None]
         solvers = " and ".join(dict.fromkeys(run.solver for run in runs))
@@ -72,7 +77,8 @@ def of_result(result: Result, sha256: str) -> BestKnown:
         result.solver, __version__, result.seed, result.threads, round(result.seconds, 2), _today(), hardware()
     )
     found = None if result.objective is None else run
-    return BestKnown(sha256, result.objective, result.bound, result.bound_reason, found, run)
+    certified = 0 if result.bound_proof is None else result.bound_proof.bound
+    return BestKnown(sha256, result.objective, result.bound, result.bound_reason, found, run, certified)
 
 
 def of_plan(plan: Plan, by: str | None, hardware: str | None) -> BestKnown:
@@ -94,13 +100,20 @@ def of_plan(plan: Plan, by: str | None, hardware: str | None) -> BestKnown:
     return BestKnown(plan.instance_sha256, plan.objective, 0, "", run, None)
 
 
-def store(name: str, new: BestKnown, plan: Plan | None, path: Path = BEST_KNOWN, plans: Path = DATA) -> BestKnown:
+def store(
+    name: str,
+    new: BestKnown,
+    plan: Plan | None,
+    path: Path = BEST_KNOWN,
+    plans: Path = DATA,
+    proof: BoundProof | None = None,
+) -> BestKnown:
     """Keep what is better than the record of an instance, and return the record.
 
     A plan is stored if it is better than the best known one, or as good and none is stored. Its bound and status are
     those of the record, since what a plan states of itself is no proof.
 
-    `plan`: the plan of that objective, checked; None for none.
+    `plan, proof`: the plan of that objective and the proof of that certified bound, checked; None for none.
     """
     known = read_best_known(path)
     old = known.get(name)
@@ -114,6 +127,10 @@ def store(name: str, new: BestKnown, plan: Plan | None, path: Path = BEST_KNOWN,
         best = replace(best, found=new.found)
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(file, gzip.compress(encode_plan(best.labelled(plan)), mtime=0))
+    if proof is not None and (old is None or old.certified_bound < best.certified_bound == proof.bound):
+        file = proof_path(name, plans)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, gzip.compress(encode_proof(proof), mtime=0))
     known[name] = best
     write_atomically(path, _encoded(known))
     return best
@@ -132,8 +149,23 @@ def record(chosen: Sequence[str], solver: str, options: Options, path: Path = BE
             _LOGGER.info("%-32s left out: %s", name, error)
             continue
         old = read_best_known(path).get(name)
-        best = store(name, of_result(result, instance_sha256(instance)), result.plan, path, plans)
-        _tell(name, result.objective, old, best)
+        result = certify(instance, result, options.time_limit)
+        new = of_result(result, instance_sha256(instance))
+        _tell(name, result.objective, old, store(name, new, result.plan, path, plans, result.bound_proof))
+
+
+def prove(chosen: Sequence[str], seconds: float, path: Path = BEST_KNOWN, plans: Path = DATA) -> None:
+    """Search for proofs of the recorded bounds of which none is stored; log a line for each."""
+    for name in chosen:
+        old = read_best_known(path).get(name)
+        if old is None or old.certified:
+            continue
+        status = Status.OPTIMAL if old.optimal else Status.FEASIBLE
+        found = certify(load(name), Result(status, StoppedBy.COMPLETED, old.objective, old.bound, None), seconds)
+        proof = found.bound_proof
+        assert proof is not None, "0 is always proven"
+        best = store(name, replace(old, certified_bound=proof.bound), None, path, plans, proof)
+        _LOGGER.info("%-32s bound %s, certified %s", name, best.bound, best.certified_bound)
 
 
 def submit(
@@ -178,6 +210,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--time-limit", type=float, default=30.0, help="seconds an instance (default: 30)")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="threads (default: all cores)")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--proofs", action="store_true", help="solve nothing, and search for proofs of recorded bounds")
     parser.add_argument("--plan", type=Path, nargs="+", metavar="FILE", help="solve nothing, and take these plans")
     parser.add_argument("--by", metavar="NAME", help="with --plan: who sends them in")
     parser.add_argument("--hardware", metavar="TEXT", help="with --plan: what they were made on, as in 'EPYC, 2 cores'")
@@ -191,6 +224,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = Options(time_limit=parsed.time_limit, threads=parsed.threads, seed=parsed.seed)
         known = read_best_known(BEST_KNOWN)
         chosen = [resolve(name) for name in parsed.names] or names(parsed.set)
+        if parsed.proofs:
+            prove(chosen, parsed.time_limit)
+            return 0
         left = [name for name in chosen if not (parsed.unproven and name in known and known[name].optimal)]
         record(left, parsed.solver, options)
     except JigsawError as error:

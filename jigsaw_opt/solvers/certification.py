@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from threading import Event
 from time import monotonic
@@ -14,13 +16,17 @@ from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.bound_proof import BoundProof
 from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.solvers.bounds import Bound, Proof, instant_bounds
-from jigsaw_opt.solvers.certificates import prove_by_cases
+from jigsaw_opt.solvers.bounds import Bound, Proof, instant_bounds, stronger_bounds
+from jigsaw_opt.solvers.case_search import prove_by_cases
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy, proof_of
+from jigsaw_opt.solvers.solve_state.proofs import NO_BOUND
 
 _MORE_SECONDS, _MORE_SHARE = 0.25, 0.02
 """Time for the check after the time limit, in seconds and as a share of the limit: less than a solve may be late."""
+_CHECK_SECONDS = 10.0
+_WORK = 1.0
+"""Seconds of a usual core for relaxations that take their time, where nobody sets a limit."""
 
 
 def certified(instance: Instance, result: Result, started: float, options: Options) -> Result:
@@ -66,18 +72,34 @@ def certify(instance: Instance, result: Result, seconds: float | None = None) ->
     """
     if result.certified:
         return result
-    end = math.inf if seconds is None else monotonic() + seconds
-    if monotonic() < end:
-        argument = prove_by_cases(instance, result.bound, stop=lambda: monotonic() >= end)
-        found = proof_of(instance, Bound(result.bound, Proof(argument=argument)))
-        if found is not None and check_proof(instance, found) is None:
-            return replace(result, bound_proof=found)
-    least = -1 if result.bound_proof is None else result.bound_proof.bound
-    for bound in reversed([*instant_bounds(compile_instance(instance))]):
-        found = proof_of(instance, bound) if bound.value > least else None
-        if found is not None and check_proof(instance, found) is None:
-            return replace(result, bound_proof=found)
-    return result
+    left = min(clock.left(), math.inf if seconds is None else seconds)
+    with suppress(OutOfTimeError), clock.limited(clock.Clock(left, Event(), _MORE_SECONDS)):
+        for bound in _arguable(instance, result.bound, left):
+            least = -1 if result.bound_proof is None else result.bound_proof.bound
+            if least < bound.value <= result.bound and is_certified(instance, bound):
+                result = replace(result, bound_proof=proof_of(instance, bound))
+            if result.certified:
+                return result
+    return replace(result, bound_proof=result.bound_proof or proof_of(instance, NO_BOUND))
+
+
+def _arguable(instance: Instance, value: int, seconds: float) -> Iterator[Bound]:
+    """Yield bounds that may have a proof: of a value by cases, and of relaxations, the quick ones before it."""
+    end, operations = monotonic() + seconds / 2, compile_instance(instance)
+    instant = [*instant_bounds(operations)]
+    yield from reversed(instant)
+    yield Bound(value, Proof(argument=prove_by_cases(instance, value, stop=lambda: monotonic() >= end)))
+    end += seconds / 2
+    work = _WORK if seconds == math.inf else seconds
+    yield from reversed([*stronger_bounds(operations, instant[-1].value, work, lambda: monotonic() >= end)])
+
+
+def is_certified(instance: Instance, bound: Bound) -> bool:
+    """Return whether a bound has a proof that the checker finds right within the time limit and ten seconds."""
+    proof = proof_of(instance, bound)
+    with suppress(OutOfTimeError), clock.limited(clock.Clock(min(clock.left(), _CHECK_SECONDS), Event())):
+        return proof is not None and check_proof(instance, proof) is None
+    return False
 
 
 def _without_bound(result: Result, fault: ProofFault) -> Result:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from jigsaw_opt.checking.proofs import check_proof
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.bounds.proof import Proof
 from jigsaw_opt.solvers.bounds.relaxation import Bound
@@ -15,7 +14,6 @@ from jigsaw_opt.solvers.explanation.chain import StepKind
 from jigsaw_opt.solvers.explanation.in_words import bound_reason
 from jigsaw_opt.solvers.explanation.stretches import JobStretches
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
-from jigsaw_opt.solvers.result import proof_of
 from jigsaw_opt.text import duration, printable
 from jigsaw_opt.views.lanes import Picture
 
@@ -169,16 +167,10 @@ def _last_to_end(drawn: Picture) -> Iterator[JobExplanation]:
             return
 
 
-def is_certified(instance: Instance, bound: Bound) -> bool:
-    """Return whether a bound has a proof that the checker finds right."""
-    proof = proof_of(instance, bound)
-    return proof is not None and check_proof(instance, proof) is None
-
-
 def trust_text(bound: Bound, certified: bool) -> str:
     """Return whose word a bound is, in a sentence."""
-    if certified and bound.proof.argument is not None:
-        return f"This proof, of the kind {printable(str(bound.proof.argument['kind']))}, was checked step by step."
+    if certified:
+        return f"This proof, of the kind {printable(bound.proof.kind)}, was checked step by step."
     return f"It rests on the word of {bound.proof.engine or 'its relaxation'}: there is no proof that was checked."
 
 

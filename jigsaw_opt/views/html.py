@@ -9,10 +9,11 @@ from html import escape
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Phase, Plan
+from jigsaw_opt.solvers.certification import is_certified
 from jigsaw_opt.solvers.explanation.breakdown import explain_jobs
 from jigsaw_opt.text import counted, printable
 from jigsaw_opt.views import lanes
-from jigsaw_opt.views.explained import explained_picture, is_certified, told_proof, told_story
+from jigsaw_opt.views.explained import explained_picture, told_proof, told_story
 from jigsaw_opt.views.lanes import MemoryLane, Picture, period_picture
 from jigsaw_opt.views.page import filled, template
 from jigsaw_opt.views.text import phase_text

@@ -10,7 +10,7 @@ import pytest
 from jigsaw_opt import Options, instances, solve
 from jigsaw_opt.documents import encode_instance, instance_sha256
 from jigsaw_opt.problem import Instance
-from jigsaw_opt.solvers.certificates import prove_by_cases
+from jigsaw_opt.solvers.case_search import prove_by_cases
 from tests.benchmarks.test_proof_referee import verdict
 from tests.checking.proof_mutants import mutants
 

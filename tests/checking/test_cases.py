@@ -8,7 +8,7 @@ from jigsaw_opt.checking.proofs.arguments import proven
 from jigsaw_opt.checking.proofs.facts import Facts
 from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError
 from jigsaw_opt.instances import best_known, load
-from jigsaw_opt.solvers.certificates import prove_by_cases
+from jigsaw_opt.solvers.case_search import prove_by_cases
 from tests.checking.proof_mutants import mutants
 
 

@@ -67,11 +67,13 @@ def test_instances_lists_best_known_values(capsys: pytest.CaptureFixture[str]) -
     assert all(row["best"] == row["bound"] and row["gap"] == 0.0 for row in rows)
     row = rows[42]
     assert run("check", row["name"], row["plan"]) == 0
+    assert run("check", row["name"], "--proof", row["proof"]) == 0 and row["certified_bound"] == row["bound"]
     assert {"solver", "version", "seed", "threads", "seconds", "date", "hardware", "by"} == set(row["found"])
     assert row["proved"]["solver"]
     assert run("instances", "none-such") == 2
     assert run("instances", "tiny") == 0
-    assert "0.00 %" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "0.00 %" in told and "certified optimal" in told
 
 
 def test_plot_and_export(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.checking import check
+from jigsaw_opt.checking.proofs import check_proof
 from jigsaw_opt.documents import instance_sha256, load_plan, save_plan
-from jigsaw_opt.instances import best_known, best_plan, generate, load, names, sets
+from jigsaw_opt.instances import best_known, best_plan, best_proof, generate, load, names, sets
 from jigsaw_opt.instances.bundle import rendered
-from jigsaw_opt.instances.catalogue import BEST_KNOWN, DATA, path_of, plan_path, read_best_known
+from jigsaw_opt.instances.catalogue import BEST_KNOWN, DATA, path_of, plan_path, proof_path, read_best_known
 from jigsaw_opt.instances.sources import instance_from
 from jigsaw_opt.instances.task_graph_sets import PIPELINES, SHOPS
 from jigsaw_opt.problem import FreeDepth, FullDepth, Instance, StaircaseDepth, TaskGraph, compile_instance
@@ -137,10 +140,34 @@ def test_a_plan_that_is_worse_or_wrong_shows_nothing(tmp_path: Path) -> None:
     assert told == [True, False, False]
 
 
-def test_plans_are_small_and_of_bundled_instances() -> None:
+def test_plans_and_proofs_are_small_and_of_bundled_instances() -> None:
+    proofs = {proof_path(name) for name, best in read_best_known(BEST_KNOWN).items() if best.certified_bound}
     files = set(DATA.rglob("*.gz"))
-    assert files == {plan_path(name) for name in names()}
+    assert files == {plan_path(name) for name in names()} | proofs
     assert sum(path.stat().st_size for path in files) < 1_000_000
+    assert sum(path.stat().st_size for path in proofs) < 100_000
+
+
+def _assert_proven(name: str) -> None:
+    """Assert that the stored proof proves exactly the certified bound, in no more text than ten plans."""
+    best, proof, plan = best_known(name), best_proof(name), plan_path(name)
+    assert best is not None and proof is not None and proof.bound == best.certified_bound <= best.bound
+    assert check_proof(load(name), proof) is None
+    assert len(json.dumps(proof.argument)) < 10 * len(gzip.decompress(plan.read_bytes()))
+
+
+def test_a_proof_shows_certified_bounds() -> None:
+    known = {name: best for name, best in read_best_known(BEST_KNOWN).items() if best.certified_bound}
+    assert len(known) >= 124 and sum(best.certified for best in known.values()) >= 109
+    for name in [*known][::8]:
+        _assert_proven(name)
+
+
+@pytest.mark.slow
+def test_a_proof_shows_every_certified_bound() -> None:
+    for name, best in read_best_known(BEST_KNOWN).items():
+        if best.certified_bound:
+            _assert_proven(name)
 
 
 def _spans_three_servers(instance: Instance) -> bool:

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.documents import instance_sha256, load_plan, save_plan
+from jigsaw_opt.checking.proofs import check_proof
+from jigsaw_opt.documents import instance_sha256, load_plan, load_proof, save_plan
 from jigsaw_opt.errors import CheckFailedError, JigsawError
 from jigsaw_opt.instances import BestKnown, RecordedRun, best_known, best_plan, load
-from jigsaw_opt.instances.catalogue import plan_path, read_best_known
-from jigsaw_opt.instances.record import main, merge, of_result, record, store, submit
+from jigsaw_opt.instances.catalogue import plan_path, proof_path, read_best_known
+from jigsaw_opt.instances.record import main, merge, of_result, prove, record, store, submit
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
 from tests.refusals import refuses
@@ -96,6 +97,25 @@ def test_instances_that_a_solver_does_not_take_are_left_out(tmp_path: Path) -> N
     path = tmp_path / "best_known.json"
     record(["shop/job-6x4", "tiny/000"], "ilp", Options(threads=1), path, tmp_path)
     assert list(read_best_known(path)) == ["tiny/000"]
+
+
+def test_proofs_of_recorded_bounds_are_searched_and_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path, best = tmp_path / "best_known.json", best_known("tiny/001")
+    assert best is not None and best.certified
+    store("tiny/001", replace(best, certified_bound=0), None, path, tmp_path)
+    with caplog.at_level("INFO"):
+        prove(["tiny/000", "tiny/001"], 10.0, path, tmp_path)
+    assert f"bound {best.bound}, certified {best.bound}" in caplog.text
+    assert read_best_known(path) == {"tiny/001": best}
+    proof = load_proof(proof_path("tiny/001", tmp_path))
+    assert proof.bound == best.bound and check_proof(load("tiny/001"), proof) is None
+
+
+def test_a_run_keeps_the_proof_of_its_bound(tmp_path: Path) -> None:
+    path = tmp_path / "best_known.json"
+    record(["tiny/001"], "greedy", Options(threads=1, time_limit=1.0), path, tmp_path)
+    kept = read_best_known(path)["tiny/001"]
+    assert load_proof(proof_path("tiny/001", tmp_path)).bound == kept.certified_bound > 0
 
 
 def test_a_plan_file_that_is_sent_in_replaces_a_worse_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -10,11 +10,13 @@ import pytest
 
 from jigsaw_opt.checking import check, proofs
 from jigsaw_opt.instances import load
-from jigsaw_opt.problem import Instance
+from jigsaw_opt.problem import Instance, compile_instance
 from jigsaw_opt.problem.bound_proof import Argument
 from jigsaw_opt.problem.depth import DepthPlugin, FullDepth
-from jigsaw_opt.solvers.bounds import Bound, Proof, registry
+from jigsaw_opt.solvers import certification
+from jigsaw_opt.solvers.bounds import Bound, Proof, lower_bound, registry
 from jigsaw_opt.solvers.bounds.relaxation import Relaxation
+from jigsaw_opt.solvers.certification import certify
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
 
@@ -58,7 +60,7 @@ def test_of_a_bound_without_a_proof_the_best_lesser_one_is_kept(
 ) -> None:
     found = solved(pair, monkeypatch, (1000, {"kind": "test", "value": 1000}), (1800, None))
     assert (found.certified, found.bound, found.verdict) == (False, 1800, "optimal (by the relaxation own)")
-    assert found.bound_proof is not None and found.bound_proof.bound in (0, 1000)
+    assert found.bound_proof is not None and found.bound_proof.bound == 1000
 
 
 @pytest.mark.usefixtures("own_kind")
@@ -107,3 +109,22 @@ def test_a_depth_rule_that_the_checker_does_not_know_leaves_the_bound_uncertifie
     found = solve(replace(pair, jobs=tuple(replace(job, depth=rule) for job in pair.jobs)), "greedy", threads=1)
     assert found.plan is not None and found.bound > 0
     assert (found.failure, found.certified) == ("", False) and found.bound_by.startswith("the relaxation ")
+
+
+def test_certify_keeps_the_best_lesser_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jigsaw_opt.solvers.certification.prove_by_cases", lambda *_, **__: None)
+    tiny = load("tiny/044")
+    result = Result(Status.UNKNOWN, StoppedBy.TIME, None, 1274, None)
+    for seconds in (None, 5.0):
+        found = certify(tiny, result, seconds)
+        assert found.bound_proof is not None and 1100 < found.bound_proof.bound < 1274
+        assert proofs.check_proof(tiny, found.bound_proof) is None and certify(tiny, found, seconds) == found
+    hasty = certify(tiny, result, 0.0).bound_proof
+    assert hasty is not None and hasty.bound <= 1274
+
+
+def test_a_check_without_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny, best = load("tiny/001"), lower_bound(compile_instance(load("tiny/001")))
+    assert certification.is_certified(tiny, best)
+    monkeypatch.setattr(certification, "_CHECK_SECONDS", 0.0)
+    assert not certification.is_certified(tiny, best)

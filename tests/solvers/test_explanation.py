@@ -433,6 +433,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     data = json.loads(capsys.readouterr().out)
     assert list(data) == ["objective", "value", "bound", "progress", "jobs", "changes"]
     assert data["jobs"][0]["time_us"]["gpu"] == 3 and data["bound"]["proof"]["sentence"]
+    assert data["bound"]["certified"] is (data["bound"]["argument"] is not None)
     assert [each["gain_us"] for each in data["changes"]] == [3, 6, 6]
     assert main(["explain", *files, "c"]) == 2
     assert carries(capsys.readouterr().err, "error: ", "'c'", "there are a, b")

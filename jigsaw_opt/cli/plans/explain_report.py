@@ -9,6 +9,7 @@ from itertools import groupby
 from jigsaw_opt.cli.common.output import print_table
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.simulation.results.result import JobTime
+from jigsaw_opt.solvers.certification import is_certified
 from jigsaw_opt.solvers.explanation import Explanation, JobExplanation
 from jigsaw_opt.solvers.explanation.breakdown import NamedStep
 from jigsaw_opt.solvers.explanation.chain import KINDS
@@ -16,7 +17,7 @@ from jigsaw_opt.solvers.explanation.changes import JobChange
 from jigsaw_opt.solvers.explanation.in_words import folded
 from jigsaw_opt.solvers.explanation.stretches import JobStretches, PhaseTime, Stretch
 from jigsaw_opt.text import called, counted, printable
-from jigsaw_opt.views.explained import TITLES, bound_text, calculation, is_certified, trust_text, wait_text
+from jigsaw_opt.views.explained import TITLES, bound_text, calculation, trust_text, wait_text
 
 _LINES = 40
 _MOST_WAITS = 10

@@ -47,6 +47,14 @@ class Proof:
     engine: str = ""
     argument: Argument | None = field(default=None, repr=False, compare=False)
 
+    @property
+    def kind(self) -> str:
+        """Kind of its argument; of an argument about some jobs alone, what is argued of them. Empty without one."""
+        argument = self.argument or {"kind": ""}
+        while argument["kind"] == "some jobs":
+            argument = argument["argument"]
+        return str(argument["kind"])
+
     def as_json(self) -> dict[str, Any]:
         """Return what it says for people, as values of JSON: all but its argument."""
         return {name: value for name, value in asdict(self).items() if name != "argument"}

@@ -12,6 +12,7 @@ from jigsaw_opt.problem.efficiency import progress_of
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.bounds.relaxation import Bound
+from jigsaw_opt.solvers.certification import is_certified
 from jigsaw_opt.solvers.explanation.breakdown import JobExplanation, WorkerTime, explain_jobs
 from jigsaw_opt.solvers.explanation.changes import JobChange, changes
 from jigsaw_opt.solvers.explanation.in_words import bound_reason
@@ -54,7 +55,8 @@ class Explanation:
         if self.plan.is_phased:
             return told
         reason = self.bound()
-        told["bound"] |= {"value": reason.value, "proof": reason.proof.as_json()}
+        trust = {"certified": is_certified(self.instance, reason), "argument": reason.proof.kind or None}
+        told["bound"] |= {"value": reason.value, **trust, "proof": reason.proof.as_json()}
         return told if self.job is None else told | {"changes": [asdict(change) for change in self.changes()]}
 
 

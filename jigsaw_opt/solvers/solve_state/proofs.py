@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem import clock
@@ -14,22 +15,25 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Conflict, StoppedBy
 
 NO_BOUND = Bound(0, Proof("no time is less than 0; the limit left no time for a bound", argument={"kind": "none"}))
+"""Bound, and what proves it, where the time was over before there was any."""
 _FIRST_SHARE = 0.2
 """Share of a time limit for the first bound."""
-"""Bound, and what proves it, where the time was over before there was any."""
 
 
 def first_bound(operations: Operations, options: Options) -> Bound:
     """Return the bound that every solve begins with: the best one so far once the time is over, or `NO_BOUND`."""
-    best = NO_BOUND
+    return _first_bounds(operations, options)[-1]
+
+
+def _first_bounds(operations: Operations, options: Options) -> list[Bound]:
+    """Return `NO_BOUND` and the rising bounds of the instant relaxations, as many as there is time for."""
+    found = [NO_BOUND]
     seconds = None if options.time_limit is None else _FIRST_SHARE * options.time_limit
-    try:
-        with clock.limited(clock.Clock(seconds, options.cancel, options.grace)):
-            for bound in instant_bounds(operations, options.without_bounds):
-                best = bound
-    except OutOfTimeError:
-        return best if best.value else NO_BOUND
-    return best
+    with suppress(OutOfTimeError), clock.limited(clock.Clock(seconds, options.cancel, options.grace)):
+        for bound in instant_bounds(operations, options.without_bounds):
+            found.append(bound)
+        return found
+    return found if found[-1].value else [NO_BOUND]
 
 
 def searched_part(method: object, operations: Operations) -> str:
@@ -70,9 +74,14 @@ class Proofs:
         known: Bound | None = None,
     ) -> None:
         self.part, self._operations = part, operations
-        self.proven: Bound = whole.proven if whole is not None else known or first_bound(operations, options)
-        self.argued: Bound = NO_BOUND if whole is None else whole.argued
-        self._note_argument()
+        if whole is not None:
+            bounds = [whole.argued, whole.proven]
+        else:
+            bounds = _first_bounds(operations, options) if known is None else [known]
+        self.proven: Bound = bounds[-1]
+        self.argued: Bound = NO_BOUND
+        for bound in bounds:
+            self._note_argument(bound)
         self.bound = self.proven.value
         self.deadlines: Deadlines | None = None if whole is None else whole.deadlines
         self.conflict: Conflict | None
@@ -86,10 +95,11 @@ class Proofs:
         `name, engine`: names of the solver, whose own search has proven what comes without a proof, and of its engine.
         """
         of_all = proof is not None or not self.part
+        found = Bound(bound, proof or Proof(f"search by {name}", relaxation=name, engine=engine))
+        self._note_argument(found)
         rises = of_all and bound > self.proven.value
         if rises:
-            self.proven = Bound(bound, proof or Proof(f"search by {name}", relaxation=name, engine=engine))
-            self._note_argument()
+            self.proven = found
             self.deadlines = deadlines or self.deadlines
         self.bound = max(self.bound, bound)
         exceeded = exceeded_guarantees(self._operations, bound, proof)
@@ -124,9 +134,9 @@ class Proofs:
             return StoppedBy.COMPLETED  # What is left are plans that the solver does not look at.
         return None
 
-    def _note_argument(self) -> None:
-        if self.proven.proof.argument is not None:
-            self.argued = self.proven
+    def _note_argument(self, bound: Bound) -> None:
+        if bound.proof.argument is not None and bound.value > self.argued.value:
+            self.argued = bound
 
     def _take(self, conflict: Conflict | None, of_all: bool) -> None:
         if of_all:
