@@ -1,0 +1,59 @@
+"""The page of proofs: its document and its examples are right proofs of what it says, and its equations hold."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from jigsaw_opt.checking.proofs import check_proof
+from jigsaw_opt.documents import decode_instance, decode_proof, encode_proof, instance_sha256
+from jigsaw_opt.instances import load
+from jigsaw_opt.problem import Instance
+from jigsaw_opt.problem.bound_proof import BoundProof
+from tests.pages import ROOT, SPECIFICATION, equations, holds, section
+
+PAGE = (ROOT / "docs" / "proofs.md").read_text(encoding="utf-8")
+JSON = re.compile(r"```json\n(.*?)```", re.DOTALL)
+EXAMPLE = re.compile(
+    r"Of (?:the worked example|`(tiny/\d+)`)(?: with the objective `(\w+)`)?, this proves `[^`]* = (\d+)`"
+    r"[^\n]*\n\n```json\n(.*?)```",
+    re.DOTALL,
+)
+EXAMPLES = EXAMPLE.findall(PAGE)
+KINDS = {"critical path", "load", "workers", "completions", "cases", "bins"}
+
+
+def worked() -> Instance:
+    found = JSON.search(section(SPECIFICATION.read_text(encoding="utf-8"), "Instance"))
+    assert found
+    return decode_instance(found[1])
+
+
+def test_the_document_is_the_proof_of_the_worked_example_as_it_is_written() -> None:
+    found = JSON.search(section(PAGE, "The document"))
+    assert found
+    proof = decode_proof(found[1])
+    assert check_proof(worked(), proof) is None
+    assert (proof.bound, encode_proof(proof).decode()) == (2820, found[1])
+
+
+@pytest.mark.parametrize(("name", "objective", "bound", "text"), EXAMPLES)
+def test_an_example_proves_what_the_page_says(name: str, objective: str, bound: str, text: str) -> None:
+    instance = load(name) if name else worked()
+    instance = replace(instance, objective=objective or instance.objective)
+    proof = BoundProof(instance.name, instance_sha256(instance), instance.objective, int(bound), json.loads(text))
+    assert check_proof(instance, proof) is None
+    assert check_proof(instance, replace(proof, bound=proof.bound + 1)) is not None
+
+
+def test_the_commonest_kinds_have_an_example() -> None:
+    assert {json.loads(text)["kind"] for *_, text in EXAMPLES} == KINDS
+
+
+def test_every_equation_holds() -> None:
+    found = [each for each in equations(PAGE) if re.match(r"\d|ceil|max", each)]
+    assert len(found) >= len(EXAMPLES)
+    assert [each for each in found if not holds(each)] == []
