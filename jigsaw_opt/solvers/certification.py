@@ -25,6 +25,7 @@ from jigsaw_opt.solvers.solve_state.proofs import NO_BOUND
 _MORE_SECONDS, _MORE_SHARE = 0.25, 0.02
 """Time for the check after the time limit, in seconds and as a share of the limit: less than a solve may be late."""
 _CHECK_SECONDS = 10.0
+"""Longest time of a check, whatever the time limit."""
 _WORK = 1.0
 """Seconds of a usual core for relaxations that take their time, where nobody sets a limit."""
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pytest
 
 from jigsaw_opt.checking import check, proofs
-from jigsaw_opt.instances import load
-from jigsaw_opt.problem import Instance, compile_instance
+from jigsaw_opt.errors import OutOfTimeError
+from jigsaw_opt.instances import best_proof, load
+from jigsaw_opt.problem import Instance, clock, compile_instance
 from jigsaw_opt.problem.bound_proof import Argument
 from jigsaw_opt.problem.depth import DepthPlugin, FullDepth
 from jigsaw_opt.solvers import certification
@@ -75,8 +77,6 @@ def test_a_wrong_proof_is_a_fault_and_certifies_nothing(pair: Instance, monkeypa
 
 
 def test_what_is_not_checked_in_time_is_not_certified(pair: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    from jigsaw_opt.problem import clock
-
     def slow(step: proofs.ProofStep, facts: proofs.Facts) -> int:
         threading.Event().wait(0.3)
         clock.check_deadline()
@@ -121,6 +121,16 @@ def test_certify_keeps_the_best_lesser_proof(monkeypatch: pytest.MonkeyPatch) ->
         assert proofs.check_proof(tiny, found.bound_proof) is None and certify(tiny, found, seconds) == found
     hasty = certify(tiny, result, 0.0).bound_proof
     assert hasty is not None and hasty.bound <= 1274
+
+
+@pytest.mark.parametrize("name", ["tiny/003", "cluster/weighted"])
+def test_a_check_keeps_the_time_limit_of_its_caller(name: str) -> None:
+    instance, proof = load(name), best_proof(name)
+    assert proof is not None and proofs.check_proof(instance, proof) is None
+    began = time.monotonic()
+    with pytest.raises(OutOfTimeError), clock.limited(clock.Clock(0.005, threading.Event())):
+        proofs.check_proof(instance, proof)
+    assert time.monotonic() - began < 1.0
 
 
 def test_a_check_without_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from jigsaw_opt.checking.proofs.facts import Facts
 from jigsaw_opt.checking.proofs.job_rows import Name, PlanRows, TooManyRowsError
 from jigsaw_opt.checking.proofs.plan_rows import plan_rows
 from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError, integer
+from jigsaw_opt.problem import clock
 
 
 class Domains:
@@ -30,6 +31,7 @@ class Domains:
 
     def propagate(self, rows: Iterable[int]) -> bool:
         """Narrow the variables by all rows, from some of them on; return whether a contradiction is reached."""
+        clock.check_deadline()
         waiting = deque(rows)
         queued = bytearray(len(self._rows))
         for number in waiting:

@@ -13,6 +13,7 @@ from jigsaw_opt.checking.proofs.job_facts import IterationFacts, JobFacts
 from jigsaw_opt.checking.proofs.level_limits import level_limits
 from jigsaw_opt.checking.proofs.step import ProofStep
 from jigsaw_opt.checking.terms import ModelTerms, exchanged, model_terms
+from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 
@@ -43,6 +44,7 @@ class Facts:
     def job(self, step: ProofStep, name: str, field: str = "") -> JobFacts:
         """Return the facts of a data-parallel job that a step names, in a field of it."""
         step.require(name in self.data_parallel, f"there is no data-parallel job {name!r}", field)
+        clock.check_deadline()
         if name not in self._jobs:
             self._jobs[name] = self._job_facts(self.data_parallel[name])
         found = self._jobs[name]

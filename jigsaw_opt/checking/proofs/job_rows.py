@@ -11,6 +11,7 @@ from typing import NamedTuple
 from jigsaw_opt.checking.network import ExchangeTerms, RouteFinder
 from jigsaw_opt.checking.proofs.job_facts import JobFacts
 from jigsaw_opt.checking.terms import transfer_duration
+from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.depth import FreeDepth
 
 Name = tuple[object, ...]
@@ -60,6 +61,7 @@ class PlanRows:
 
     def at_most(self, terms: Sequence[Term], side: int) -> None:
         """Add a row, each of its variables once."""
+        clock.check_deadline()
         if len(self.rows) >= _MOST_ROWS:
             raise TooManyRowsError
         sums = dict[int, int]()

@@ -78,7 +78,7 @@ class ProofStep:
         found = self.value(field)
         if not isinstance(found, Sequence) or isinstance(found, str):
             raise self.fail("is not a list", field)
-        for number, one in enumerate(found):
+        for number, one in clock.checking_deadline(enumerate(found)):
             yield one, f"{self.path}.{field}[{number}]"
 
     def step(self, field: str) -> ProofStep:
