@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from jigsaw_opt.sweeps.bench.against import sign_test
-from jigsaw_opt.sweeps.bench.summary import certified_gap
+from jigsaw_opt.sweeps.bench.summary import proven_gap
 
 Row = Mapping[str, Any]
 Pair = tuple[Row, Row]
@@ -54,7 +54,7 @@ def compared(pairs: Sequence[Pair]) -> Comparison | None:
     if not good:
         return None
     sides = list(zip(*good, strict=True))
-    gaps = [[certified_gap(row) for row in side] for side in sides]
+    gaps = [[proven_gap(row) for row in side] for side in sides]
     seconds, cpu = ([fmean(row[name] for row in side) for side in sides] for name in ("seconds", "cpu_seconds"))
     return Comparison(
         instances=len({first["instance_sha256"] for first, _ in good}),

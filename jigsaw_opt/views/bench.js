@@ -8,7 +8,7 @@ $("about").textContent = data.about;
 $("verdicts").append(...data.verdicts.map(text => element("li", text)));
 if (data.runs) {
   addChart("Gap profile: runs that have certified a gap", data.gaps, lines("profile"),
-    { label: "certified gap, % (logarithmic)", log: true, sync: "gap", tick: brief, tell: it => brief(it) + " %" },
+    { label: "proven gap, % (logarithmic)", log: true, sync: "gap", tick: brief, tell: it => brief(it) + " %" },
     { label: "runs, %", most: 100, stepped: true, tick: brief, tell: it => brief(it) + " %" });
   const ending = key => data[key].length > 1 && data.lines.some(it => it[key].some(Boolean));
   if (ending("excess")) addChart("Performance profile: runs whose objective is near the best", data.excess, lines("excess"),

@@ -16,9 +16,9 @@ from jigsaw_opt.sweeps.bench.against import Against, Change, Winner, winners
 from jigsaw_opt.sweeps.bench.summary import (
     Cell,
     by_line,
-    certified_gap,
     line_name,
     objective_profile,
+    proven_gap,
     summary,
     time_profile,
 )
@@ -73,10 +73,10 @@ def verdicts(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         elif winner.measure == "objective":
             name = line_name(winner.solver, winner.time_limit)
             runs = lines[name]
-            gap = 100 * sum(map(certified_gap, runs)) / len(runs)
+            gap = 100 * sum(map(proven_gap, runs)) / len(runs)
             yield (
                 f"{printable(name)} has no rival here: {counted(len(runs), 'run')} of"
-                f" {counted(winner.instances, 'instance')}, with a mean certified gap of {gap:.3g} %."
+                f" {counted(winner.instances, 'instance')}, with a mean proven gap of {gap:.3g} %."
             )
     failed = sum(row["error"] is not None for row in rows)
     if failed:
@@ -148,7 +148,7 @@ def bench_html(rows: Sequence[Row], older: tuple[str, Against] | None = None) ->
         "lines": [
             {
                 "name": printable(name),
-                "profile": _shares([inf if certified_gap(row) == 1 else _percent(row) for row in own], gaps),
+                "profile": _shares([inf if proven_gap(row) == 1 else _percent(row) for row in own], gaps),
                 "curve": _curve(own, moments),
                 **{key: _shares(profiles[key][name], axes[key]) for key in axes},
             }
@@ -187,7 +187,7 @@ def _cell(cell: Cell) -> dict[str, object]:
 
 
 def _percent(row: Row) -> float:
-    return max(_LEAST_PERCENT, 100 * certified_gap(row))
+    return max(_LEAST_PERCENT, 100 * proven_gap(row))
 
 
 def _axis(profile: Mapping[str, Sequence[float]], least: float) -> list[float]:
@@ -214,7 +214,7 @@ def _end(row: Row) -> float:
 
 
 def _curve(rows: Sequence[Row], moments: Sequence[float]) -> list[float | None]:
-    """Return mean certified gap of the runs in percent at each moment; nothing after the last of them has ended."""
+    """Return mean proven gap of the runs in percent at each moment; nothing after the last of them has ended."""
     end, known = max(map(_end, rows)), [[*_steps(row)] for row in rows]
     return [
         100 * fmean(next(gap for at, gap in reversed(steps) if at <= moment) for steps in known)
@@ -225,21 +225,21 @@ def _curve(rows: Sequence[Row], moments: Sequence[float]) -> list[float | None]:
 
 
 def _steps(row: Row) -> Iterator[tuple[float, float]]:
-    """Yield from when on a run has which certified gap."""
+    """Yield from when on a run has which proven gap."""
     yield 0.0, 1.0
     for at, objective, bound in row.get("trajectory", ()):
         yield at, 1.0 if objective is None or bound is None else relative_gap(objective, bound)
     if row["error"] is None:
-        yield row.get("seconds") or 0.0, certified_gap(row)
+        yield row.get("seconds") or 0.0, proven_gap(row)
 
 
 def _instances(rows: Sequence[Row], lines: Sequence[str]) -> Iterator[dict[str, object]]:
-    """Yield every instance with the median over seeds of its certified gap, a solver and time limit at a time."""
+    """Yield every instance with the median over seeds of its proven gap, a solver and time limit at a time."""
     found: dict[str, dict[str, list[float]]] = {}
     called = {row["instance_sha256"]: row["instance"] for row in rows}
     for row in rows:
         line = line_name(row["solver"], row["time_limit"])
-        found.setdefault(row["instance_sha256"], {}).setdefault(line, []).append(certified_gap(row))
+        found.setdefault(row["instance_sha256"], {}).setdefault(line, []).append(proven_gap(row))
     for sha256, own in found.items():
         gaps = [median(own[line]) if line in own else None for line in lines]
         yield {"name": printable(called[sha256]), "gaps": gaps}

@@ -86,5 +86,5 @@ def test_a_solver_without_plans_is_not_best() -> None:
 
 def test_one_solver_has_no_rival() -> None:
     assert [*verdicts(runs("a", [1]))] == [
-        "a 10 s has no rival here: 1 run of 1 instance, with a mean certified gap of 10 %."
+        "a 10 s has no rival here: 1 run of 1 instance, with a mean proven gap of 10 %."
     ]

@@ -12,7 +12,10 @@ from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.text import printable
 
 EXAMPLE = "jigsaw validate instance.json plan.json"
-ARGUMENTS: Arguments = {"files FILE ...": "a document", "--json": "print the problems as JSON"}
+ARGUMENTS: Arguments = {
+    "files FILE ...": "a document of any kind, such as an instance, a plan or a proof of a bound",
+    "--json": "print the problems as JSON",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`interleave`: which jobs share GPUs by stages, by repeated matching or by set packing, with a certified bound."""
+"""`interleave`: which jobs share GPUs by stages, by repeated matching or by set packing, with a proven bound."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _WORK_OF_OPERATION = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Greedy(GeneralSolver):
-    """List scheduling from a balanced placement; the gap is certified by the lower bound."""
+    """List scheduling from a balanced placement; the lower bound proves the gap."""
 
     name: str = "greedy"
     display_name: str = "list scheduling; any size, no engine needed; finite and cyclic horizon"

@@ -49,7 +49,7 @@ class Cell:
     with_plan, proven, errors`: numbers of instances and of rows; of rows with a plan, with a proof of optimality or
     infeasibility, with an error. `certified, certified_optimal`: numbers of rows whose bound has a proof that was
     checked, and of those among them whose plan is optimal. `mean_gap, worst_gap`: mean and maximum over instances of
-    the median over seeds of the certified gap. `primal_dual_integral`: mean over instances of the median over seeds of
+    the median over seeds of the proven gap. `primal_dual_integral`: mean over instances of the median over seeds of
     the integral of the gap over time, in seconds; None where a row has none. `objective_ratio`: geometric mean over
     instances of the median over seeds of objective / best objective of all rows; over the instances that have such a
     median. None where none has. `seconds_to_objective`: the same mean of the seconds until the final objective was
@@ -124,7 +124,7 @@ def line_name(solver: str, limit: float | None) -> str:
     return solver if limit is None else f"{solver} {limit:g} s"
 
 
-def certified_gap(row: Row) -> float:
+def proven_gap(row: Row) -> float:
     """Return the gap that a row proves: 0 for a proof of no plan, 1 where there is neither plan nor proof."""
     if row.get("status") == "infeasible":
         return 0.0
@@ -150,7 +150,7 @@ def _cell(
     key: tuple[str, str, float | None], rows: Sequence[Row], best: Mapping[str, int], races: Mapping[str, float]
 ) -> Cell:
     group, solver, limit = key
-    gaps, integrals = medians(rows, certified_gap), medians(rows, integral)
+    gaps, integrals = medians(rows, proven_gap), medians(rows, integral)
     return Cell(
         set=group,
         solver=solver,

@@ -1,4 +1,4 @@
-"""Packing a queue into a cluster, with a certified gap, and what no packing at all exceeds.
+"""Packing a queue into a cluster, with a proven gap, and what no packing at all exceeds.
 
 From a fractional packing to a whole one: patterns are taken in whole numbers, the servers and jobs that they leave make
 a smaller program with the same columns, and so on until no column is taken once. The servers that are left are filled
