@@ -47,10 +47,14 @@ def _name(value: object) -> Name:
     return tuple(_name(entry) for entry in value) if isinstance(value, list) else value  # type: ignore[return-value]
 
 
+MOST_CHANGES = 10**7
+
+
 class Propagation:
     """Narrowing of the values of variables, which are numbered, by rows."""
 
     def __init__(self, rows: Rows) -> None:
+        self.changes = 0
         self.number = {name: k for k, name in enumerate(rows.values)}
         self.least = [low for low, _ in rows.values.values()]
         self.largest = [high for _, high in rows.values.values()]
@@ -84,6 +88,8 @@ class Propagation:
                     least[v] = largest[v] - spare // -f
                 else:
                     continue
+                self.changes += 1
+                need(self.changes <= MOST_CHANGES, "values are narrowed too often")
                 waiting.extend(other for other in self.rows_of[v] if other not in queued)
                 queued.update(self.rows_of[v])
         return not any(self._overloaded(operations, least, largest) for operations in self.resources)

@@ -60,7 +60,8 @@ class JobFacts:
         self.w, self.n, self.D = job["workers"], job["iterations"], len(self.model["levels"])
         self.counted = counted(instance)
         self.release, self.rule = job["release_us"], job["depth"]["rule"]
-        self.known = self.rule in ("full", "staircase", "free")
+        self.known_rule = self.rule in ("full", "staircase", "free")
+        self.known = self.known_rule and self.w <= 10**6
         self.p, self.deepest, self.taking = cache(self._p), cache(self._deepest), cache(self._taking)
         self.ready, self.ends = cache(self._ready), cache(self._ends)
 

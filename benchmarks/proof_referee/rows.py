@@ -44,11 +44,14 @@ class Rows:
         self.horizon = 2 * limit if self.cyclic else limit
         self.cluster = instance["cluster"]
         servers = self.cluster["servers"]
+        facts = [JobFacts(instance, job) for job in instance["jobs"] if "model" in job and "restart_us" not in job]
+        size = sum((job.n if each else 1) * job.w * (job.D + 1) for job in facts if job.known_rule)
+        gpus = sum(server["gpus"] for server in servers)
+        need(max(size, gpus) <= 60000, "there are more than 60000 GPUs, or rows at least")
         self.gpus = [Gpu(f"{server['name']}/{k}", server) for server in servers for k in range(server["gpus"])]
         self.values: dict[Name, tuple[int, int]] = {}
         self.rows: list[tuple[dict[Name, int], int]] = []
         self.resources: defaultdict[str, list[Operation]] = defaultdict(list)
-        facts = [JobFacts(instance, job) for job in instance["jobs"] if "model" in job and "restart_us" not in job]
         self.jobs = [JobRows(self, number, job) for number, job in enumerate(job for job in facts if job.known)]
         if instance["objective"] == "weighted_completion":
             self.most([(job.job["weight"], job.of("end", job.iterations[-1])) for job in self.jobs], limit)
@@ -215,18 +218,19 @@ class JobRows:
         route = routes(self.rows.cluster, self.job)
         room = [sum(gpu.server is server for gpu in self.allowed) for server in servers]
 
-        def numbers(k: int, left: int, used: list[str]) -> Iterator[Name]:
+        def numbers(k: int, left: int) -> Iterator[Name]:
             if k == len(servers):
                 yield ()
             elif left <= sum(room[k:]):
                 for count in range(max(0, left - sum(room[k + 1 :])), min(left, room[k]) + 1):
-                    names = [*used, servers[k]["name"]] if count else used
-                    if not count or joined(names, route):
-                        yield from ((count, *rest) for rest in numbers(k + 1, left - count, names))
+                    yield from ((count, *rest) for rest in numbers(k + 1, left - count))
 
         found = {}
-        for spread in numbers(0, self.w, []):
+        for tried, spread in enumerate(numbers(0, self.w), 1):
+            need(tried <= 10000, f"job {self.name} has more than 10000 numbers of workers by server")
             counts = {server["name"]: count for server, count in zip(servers, spread)}
+            if not joined([name for name, count in counts.items() if count], route):
+                continue
             found[spread] = channel(self.rows.cluster, counts, route)
             need(len(found) <= 200, f"job {self.name} has more than 200 spreads")
         return found

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from jigsaw_opt.checking.proofs.cases import Domains
+from jigsaw_opt.checking.proofs.cases import MOST_CHANGES, Domains, TooManyChangesError
 from jigsaw_opt.checking.proofs.facts import Facts
 from jigsaw_opt.checking.proofs.job_rows import PlanRows, TooManyRowsError
 from jigsaw_opt.checking.proofs.plan_rows import plan_rows
@@ -16,8 +16,6 @@ from jigsaw_opt.problem.bound_proof import Argument
 from jigsaw_opt.problem.instance import Instance
 
 _BRANCHED = frozenset({"spread", "on", "level", "order", "contributors"})
-_MOST_CHANGES = 10_000_000
-"""Changes of bounds after which a search ends: some ten seconds."""
 _DECAY = 1.05
 """How much more each contradiction counts than the one before."""
 _Tree = tuple[int, int, "_Tree | None", "_Tree | None"]
@@ -29,7 +27,7 @@ class _GivenUpError(Exception):
 
 
 def prove_by_cases(
-    instance: Instance, value: int, most_changes: int = _MOST_CHANGES, stop: Callable[[], bool] = lambda: False
+    instance: Instance, value: int, most_changes: int = MOST_CHANGES, stop: Callable[[], bool] = lambda: False
 ) -> Argument | None:
     """Return an argument that no correct plan is better than a value, or None where none is found.
 
@@ -37,7 +35,7 @@ def prove_by_cases(
     """
     # Rows without times are fewer, and a quarter of the work shows whether they are enough.
     for iterations, share in (("together", 4), ("each", 1)):
-        with suppress(_GivenUpError, TooManyRowsError, RecursionError):
+        with suppress(_GivenUpError, TooManyRowsError, TooManyChangesError, RecursionError):
             rows = plan_rows(ProofStep({}, "$"), Facts(instance), value - 1, iterations == "together")
             search = _CaseSearch(rows, most_changes // share, stop)
             return {"kind": "cases", "limit": value - 1, "iterations": iterations, **_document(search)}
@@ -63,14 +61,14 @@ class _CaseSearch:
     """
 
     plan: PlanRows
-    left: int
+    most_changes: int
     stop: Callable[[], bool]
     gain: float = 1.0
     domains: Domains = field(init=False)
     activity: list[float] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.domains = Domains(self.plan)
+        self.domains = Domains(self.plan, self.most_changes)
         self.activity = [0.0] * len(self.plan.names)
         self.open = [v for v, name in enumerate(self.plan.names) if name[0] in _BRANCHED]
 
@@ -86,20 +84,16 @@ class _CaseSearch:
         if refuted:
             return None, self._causes()
         here = len(domains.changes)
-        if self.stop() or self.left < 0:
+        if self.stop():
             raise _GivenUpError
         variable, most = self._next()
         first, causes = self._cases(domains.branch(variable, most, False))
-        self._undo(here)
+        domains.undo(here)
         if here not in causes:
             return first, causes
         second, others = self._cases(domains.branch(variable, most, True))
-        self._undo(here)
+        domains.undo(here)
         return (second, others) if here not in others else ((variable, most, first, second), (causes | others) - {here})
-
-    def _undo(self, length: int) -> None:
-        self.left -= len(self.domains.changes) - length
-        self.domains.undo(length)
 
     def _next(self) -> tuple[int, int]:
         """Return the open variable of most activity, and the middle of its values."""

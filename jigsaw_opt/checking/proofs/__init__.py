@@ -51,6 +51,8 @@ def check_proof(instance: Instance, proof: BoundProof) -> ProofFault | None:
         return ProofFault(error.path, error.message)
     except RecursionError:
         return ProofFault("$.argument", "is nested too deeply")
+    except (MemoryError, OverflowError):
+        return ProofFault("$.argument", "takes more memory than there is")
     if value != proof.bound:
         return ProofFault("$.bound", f"is {proof.bound}, but the argument proves {value}")
     return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from jigsaw_opt.checking.proofs.facts import Facts
 from jigsaw_opt.checking.proofs.job_rows import Name, PlanRows, TooManyRowsError
@@ -11,15 +11,24 @@ from jigsaw_opt.checking.proofs.plan_rows import plan_rows
 from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError, integer
 from jigsaw_opt.problem import clock
 
+MOST_CHANGES = 10_000_000
+"""Changes of values by rows after which a proof is refused."""
+
+
+class TooManyChangesError(Exception):
+    """Rows narrow values too often."""
+
 
 class Domains:
     """Least and largest values of the variables of some rows, as they are narrowed by branches and rows.
 
     `changes`: variable, whether its largest value changed, the value before, and why: the number of a row, or -1 for a
     branch. `conflict`: bounds that contradict each other, each a variable and whether it is the largest value.
+    `most_changes`: how many rows may make before the narrowing is given up.
     """
 
-    def __init__(self, plan: PlanRows) -> None:
+    def __init__(self, plan: PlanRows, most_changes: int = MOST_CHANGES) -> None:
+        self._left = most_changes
         self.plan, self.low, self.high = plan, [*plan.low], [*plan.high]
         self.changes: list[tuple[int, bool, int, int]] = []
         self.conflict: list[tuple[int, bool]] = []
@@ -42,6 +51,9 @@ class Domains:
             first = len(self.changes)
             if self._narrow(number):
                 return True
+            self._left -= len(self.changes) - first
+            if self._left < 0:
+                raise TooManyChangesError
             for variable, largest, _, _ in self.changes[first:]:
                 for other in self._of[largest][variable]:
                     if not queued[other] and other != number:
@@ -124,10 +136,18 @@ def cases(step: ProofStep, facts: Facts) -> int:
         each.require(name in numbers, "is no variable", "variable")
         branches.append((numbers[name], each.integer("most", None)))
         each.done()
-    domains = Domains(plan)
+    try:
+        _check_tree(step, Domains(plan, MOST_CHANGES), branches)
+    except TooManyChangesError:
+        raise step.fail("narrows values too often for this kind of argument", "tree") from None
+    return limit + 1
+
+
+def _check_tree(step: ProofStep, domains: Domains, branches: Sequence[tuple[int, int]]) -> None:
+    """Fail unless each leaf of the tree is contradictory, and no case with a branch is."""
     # For each branch on the way: where the changes began, and its number while the second case is still to come.
     way: list[tuple[int, int | None]] = []
-    refuted = domains.propagate(range(len(plan.rows)))
+    refuted = domains.propagate(range(len(domains.plan.rows)))
     closed = False
     for value, where in step.items("tree"):
         step.require(not closed, "has more entries than cases", "tree")
@@ -149,7 +169,6 @@ def cases(step: ProofStep, facts: Facts) -> int:
         else:
             closed = True
     step.require(closed, "leaves cases open", "tree")
-    return limit + 1
 
 
 def _name(value: object, path: str) -> Name:

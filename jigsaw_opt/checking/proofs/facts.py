@@ -17,6 +17,8 @@ from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 
+_MOST_WORKERS = 10**6
+
 
 class Facts:
     """Facts of one instance, each worked out once, when an argument first asks for it."""
@@ -48,11 +50,17 @@ class Facts:
         if name not in self._jobs:
             self._jobs[name] = self._job_facts(self.data_parallel[name])
         found = self._jobs[name]
-        step.require(found is not None, f"the specification does not know the depth rule of job {name!r}", field)
+        step.require(
+            found is not None,
+            f"job {name!r} has a depth rule that the specification does not know, or too many workers",
+            field,
+        )
         assert found is not None, "the line above raises otherwise"
         return found
 
     def _job_facts(self, job: Job) -> JobFacts | None:
+        if job.workers > _MOST_WORKERS:
+            return None
         terms = self._terms[job.model]
         limits = level_limits(job, terms)
         if limits is None:

@@ -31,7 +31,7 @@ def fragments(step: ProofStep, facts: Facts) -> RowSum:
     """Return the sum of rows of sets of fragments: their mean busy times are no earlier than a resource allows."""
     inner = step.step("resource")
     capacity, demand = resource_facts(inner, facts).capacity, whole_demand(inner, facts)
-    most, known = max(1, _MOST_FRAGMENTS // len(facts.data_parallel)), dict[str, list[_Fragment]]()
+    most, known = max(1, _MOST_FRAGMENTS // max(1, len(facts.data_parallel))), dict[str, list[_Fragment]]()
     factors, total = Counter[str](), 0
     for one in step.steps("sets"):
         head, multiplier, chosen = one.integer("head"), one.integer("multiplier", 1), list[_Fragment]()

@@ -18,7 +18,8 @@ Name = tuple[object, ...]
 """Name of a variable, as its list stands in a proof; lists inside it are tuples."""
 Term = tuple[int, int]
 """A coefficient and the number of a variable."""
-_MOST_SPREADS, _MOST_ROWS = 200, 60_000
+MOST_ROWS = 60_000
+_MOST_SPREADS, _MOST_TRIED = 200, 10_000
 
 
 class TooManyRowsError(Exception):
@@ -62,7 +63,7 @@ class PlanRows:
     def at_most(self, terms: Sequence[Term], side: int) -> None:
         """Add a row, each of its variables once."""
         clock.check_deadline()
-        if len(self.rows) >= _MOST_ROWS:
+        if len(self.rows) >= MOST_ROWS:
             raise TooManyRowsError
         sums = dict[int, int]()
         for factor, variable in terms:
@@ -129,11 +130,12 @@ class JobRows:
         finder = RouteFinder(self.cluster, job.route_policy)
         room = [server.gpus if self.deepest(s) else 0 for s, server in enumerate(servers)]
         self.spreads: list[tuple[int, WorkerSpread]] = []
-        for counts in _spreads(room, job.workers):
-            exchange = finder.exchange([s for s, count in enumerate(counts) for _ in range(count)])
+        for tried, counts in enumerate(numbers_of_workers(room, job.workers)):
+            # One worker of a server uses no fabric, and any more use it alike.
+            exchange = finder.exchange([s for s, count in enumerate(counts) for _ in range(min(count, 2))])
             if exchange is not None:
                 self.spreads.append((rows.variable(("spread", job.name, counts), 0, 1), WorkerSpread(counts, exchange)))
-            if len(self.spreads) > _MOST_SPREADS:
+            if len(self.spreads) > _MOST_SPREADS or tried >= _MOST_TRIED:
                 raise TooManyRowsError
         rows.equal([(1, m) for m, _ in self.spreads], 1)
         rows.equal([(1, v) for v in self.on.values()], job.workers)
@@ -302,11 +304,11 @@ class JobRows:
                     yield link, ResourceUse(present, start, done, length, (self.job.name, i, b), self.number)
 
 
-def _spreads(room: Sequence[int], workers: int) -> Iterator[tuple[int, ...]]:
-    """Yield how many of some workers are on each server, for all ways that leave room."""
+def numbers_of_workers(room: Sequence[int], workers: int) -> Iterator[tuple[int, ...]]:
+    """Yield how many of some workers are in each place with some room, in ascending order."""
     if not room:
         yield from [()] if workers == 0 else []
         return
     for count in range(max(0, workers - sum(room[1:])), min(room[0], workers) + 1):
-        for rest in _spreads(room[1:], workers - count):
+        for rest in numbers_of_workers(room[1:], workers - count):
             yield (count, *rest)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from jigsaw_opt.checking.proofs.facts import Facts
-from jigsaw_opt.checking.proofs.job_rows import JobRows, PlanRows, ResourceUse, Term
+from jigsaw_opt.checking.proofs.job_rows import MOST_ROWS, JobRows, PlanRows, ResourceUse, Term, TooManyRowsError
 from jigsaw_opt.checking.proofs.step import ProofStep
 from jigsaw_opt.problem.depth import FreeDepth, FullDepth, StaircaseDepth
 from jigsaw_opt.problem.instance import Instance
@@ -23,6 +23,12 @@ def plan_rows(step: ProofStep, facts: Facts, limit: int, together: bool = False)
     rows, instance, finite = PlanRows(), facts.instance, facts.finite
     known = (FullDepth, StaircaseDepth, FreeDepth)
     jobs = [job for job in instance.data_parallel_jobs if job.restart_us is None and isinstance(job.depth, known)]
+    # Each worker of an iteration has a row for each level and one more, so nothing is built where that is too much.
+    sizes = (
+        job.workers * (1 if together else job.iterations) * (len(instance.models[job.model].levels) + 1) for job in jobs
+    )
+    if max(sum(sizes), sum(server.gpus for server in instance.cluster.servers)) > MOST_ROWS:
+        raise TooManyRowsError
     each_facts = [facts.job(step, job.name) for job in jobs]
     all_rows = [JobRows(rows, each, number, finite, limit, together) for number, each in enumerate(each_facts)]
     gpus: dict[int, list[ResourceUse]] = {}
@@ -126,7 +132,8 @@ def _alike(rows: PlanRows, jobs: Sequence[JobRows], instance: Instance) -> None:
             for one, other in reversed(digits):
                 terms += [(-weight, one), (weight, other)]
                 weight *= rows.high[one] + 1
-            rows.at_most(terms, 0)
+            if terms:
+                rows.at_most(terms, 0)
         first += server.gpus
 
 

@@ -1,0 +1,101 @@
+"""What is too large for a proof is refused at once, by both checkers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from proof_referee import cases as referee
+from proof_referee import fault_of
+
+from jigsaw_opt.checking.proofs import cases, check_proof
+from jigsaw_opt.documents import decode_instance, decode_proof, instance_sha256
+from jigsaw_opt.instances import load
+from jigsaw_opt.problem.bound_proof import BoundProof
+
+Document = dict[str, Any]
+
+
+def server(name: str, gpus: int = 1, gpu_type: str = "t") -> Document:
+    return {"name": name, "gpu_type": gpu_type, "gpus": gpus, "gpu_memory": 10**6, "fabric_bandwidth": 10**9}
+
+
+def job(name: str, workers: int = 1, iterations: int = 1) -> Document:
+    return {"name": name, "model": "m", "workers": workers, "iterations": iterations}
+
+
+def model(gpu_type: str, forward_us: int) -> Document:
+    times = {"forward_us": {gpu_type: forward_us}, "backward_us": {gpu_type: forward_us}}
+    return {"segments": [{"name": "a", "parameter_bytes": 0, "activation_bytes": 0, **times}]}
+
+
+def star(servers: list[Document]) -> Document:
+    links = [{"name": f"l{s['name']}", "ends": [s["name"], "x"], "bandwidth": 10**9} for s in servers]
+    return {"servers": servers, "switches": ["x"], "links": links}
+
+
+def refusal(cluster: Document, jobs: list[Document], argument: Document) -> str:
+    """What the package's checker says of a proof that both refuse."""
+    document = {
+        "format": "jigsaw-instance/1",
+        "name": "large",
+        "cluster": {"switches": [], "links": [], **cluster},
+        "models": {"m": model("t", 1), "z": model("u", 30_000)},
+        "jobs": jobs,
+        "objective": "makespan",
+    }
+    instance = decode_instance(json.dumps(document))
+    proof = {
+        "format": "jigsaw-proof/1",
+        "instance": "large",
+        "instance_sha256": instance_sha256(instance),
+        "objective": "makespan",
+        "bound": 2,
+        "argument": argument,
+    }
+    assert fault_of(document, proof) is not None
+    fault = check_proof(instance, decode_proof(json.dumps(proof)))
+    assert fault is not None
+    return fault.message
+
+
+def tree(iterations: str, variables: list[list[object]], order: list[int], limit: int = 1) -> Document:
+    branches = [{"variable": variable, "most": 0} for variable in variables]
+    return {"kind": "cases", "limit": limit, "iterations": iterations, "branches": branches, "tree": order}
+
+
+def test_rows_of_very_many_iterations_gpus_or_spreads() -> None:
+    each, together, rows = tree("each", [], [-1]), tree("together", [], [-1]), "too many rows"
+    assert rows in refusal({"servers": [server("a")]}, [job("j", 1, 10**9)], each)
+    assert rows in refusal({"servers": [server("a", 10**10)]}, [job("j")], together)
+    assert rows in refusal({"servers": [server("a", 10**10)]}, [job("j", 10**9)], together)
+    # No route joins any two of these servers.
+    cluster = star([server(f"s{k}") for k in range(16)]) | {"route_policies": {"r": {"max_links": 1}}}
+    assert rows in refusal(cluster, [job("j", 8) | {"route_policy": "r"}], each)
+
+
+def test_jobs_of_very_many_workers_are_in_no_proof() -> None:
+    argument = {"kind": "critical path", "job": "j", "head": 0, "span": 2}
+    assert "too many workers" in refusal({"servers": [server("a", 10**9)]}, [job("j", 10**9)], argument)
+
+
+def test_values_that_creep_past_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cases, "MOST_CHANGES", 10**4)
+    monkeypatch.setattr(referee, "MOST_CHANGES", 10**4)
+    # Three long jobs have two GPUs for themselves, which refutes a case once one of them is placed. But first the
+    # orders of the other two jobs make a circle, in which nothing but the limit ends the narrowing.
+    variables = [["order", "j", 2, "a/0", "k", 1, "a/0"], ["on", "z1", "c/0"], ["order", "j", 1, "b/0", "k", 2, "b/0"]]
+    argument = tree("each", variables, [0, 1, -1, -1, 2, -1, 1, -1, -1], 100_000)
+    jobs = [job("j", 2, 2), job("k", 2, 2), *(job(f"z{k}") | {"model": "z"} for k in (1, 2, 3))]
+    assert "too often" in refusal(star([server("a"), server("b"), server("c", 2, "u")]), jobs, argument)
+
+
+def test_memory_that_runs_out_is_a_fault_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("jigsaw_opt.checking.proofs.proven", full)
+    instance = load("tiny/000")
+    proof = BoundProof(instance.name, instance_sha256(instance), instance.objective, 0, {"kind": "none"})
+    assert check_proof(instance, proof) == ("$.argument", "takes more memory than there is")
