@@ -33,6 +33,8 @@ def prove_by_cases(
 
     `most_changes`: how many bounds of variables may change. `stop`: asked at each case.
     """
+    if value <= 0:
+        return {"kind": "none"}
     # Rows without times are fewer, and a quarter of the work shows whether they are enough.
     for iterations, share in (("together", 4), ("each", 1)):
         with suppress(_GivenUpError, TooManyRowsError, TooManyChangesError, RecursionError):

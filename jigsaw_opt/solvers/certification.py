@@ -11,12 +11,13 @@ from time import monotonic
 
 from jigsaw_opt.arguments import typed
 from jigsaw_opt.checking.proofs import ProofFault, check_proof
-from jigsaw_opt.errors import OutOfTimeError
+from jigsaw_opt.errors import OutOfTimeError, TooLargeError
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.bound_proof import BoundProof
 from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.bounds import Bound, Proof, instant_bounds, stronger_bounds
+from jigsaw_opt.solvers.bounds.registry import third_party
 from jigsaw_opt.solvers.case_search import prove_by_cases
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy, proof_of
@@ -26,6 +27,7 @@ _MORE_SECONDS, _MORE_SHARE = 0.25, 0.02
 """Time for the check after the time limit, in seconds and as a share of the limit: less than a solve may be late."""
 _CHECK_SECONDS = 10.0
 """Longest time of a check, whatever the time limit."""
+_REPORT = "this is a fault of the program, please report it"
 _WORK = 1.0
 """Seconds of a usual core for relaxations that take their time, where nobody sets a limit."""
 
@@ -40,16 +42,20 @@ def certified(instance: Instance, result: Result, started: float, options: Optio
         left = 0.0
     limit = clock.Clock(max(0.0, left) + _MORE_SECONDS + _MORE_SHARE * (options.time_limit or 0.0), Event())
     own, lesser = proof_of(instance, Bound(result.bound, result.proof)), result.bound_proof
-    result = replace(result, bound_proof=None)
-    with clock.limited(limit):
-        try:
-            fault = None if own is None else check_proof(instance, own)
-            if own is not None and fault is None:
-                return replace(result, bound_proof=own)
-            if lesser is not None and lesser != own and check_proof(instance, lesser) is None:
-                result = replace(result, bound_proof=lesser)
-        except OutOfTimeError:
-            return result
+    result, fault = replace(result, bound_proof=None), None
+    with suppress(OutOfTimeError, TooLargeError), clock.limited(limit):
+        fault = None if own is None else check_proof(instance, own)
+        if own is not None and fault is None:
+            return replace(result, bound_proof=own)
+        if lesser is not None and lesser != own and check_proof(instance, lesser) is None:
+            result = replace(result, bound_proof=lesser)
+        if result.bound_proof is None or not result.bound_proof.bound:
+            # A bound without a right proof took the place of those before it.
+            without = {*options.without_bounds, *(third_party(result.proof.relaxation) if fault else ())}
+            for bound in reversed([*instant_bounds(compile_instance(instance), without)]):
+                if 0 < bound.value < result.bound and is_certified(instance, bound):
+                    result = replace(result, bound_proof=proof_of(instance, bound))
+                    break
     return result if fault is None else _without_bound(result, fault)
 
 
@@ -69,17 +75,18 @@ def certify(instance: Instance, result: Result, seconds: float | None = None) ->
     Returns
     -------
     Result
-        It has the best ``bound_proof`` that was found: of its bound, of a lesser one, or at least that of 0.
+        It has the best ``bound_proof`` that was found: of its bound, of a lesser one, or at least that of 0. If more
+        than its bound is proven, that is its bound. ``proof`` and ``bound_by`` name what was found for the bound.
     """
-    if result.certified:
+    if _is_argued(result):
         return result
     left = min(clock.left(), math.inf if seconds is None else seconds)
     with suppress(OutOfTimeError), clock.limited(clock.Clock(left, Event(), _MORE_SECONDS)):
         for bound in _arguable(instance, result.bound, left):
             least = -1 if result.bound_proof is None else result.bound_proof.bound
-            if least < bound.value <= result.bound and is_certified(instance, bound):
-                result = replace(result, bound_proof=proof_of(instance, bound))
-            if result.certified:
+            if least < bound.value and is_certified(instance, bound):
+                result = _with_proof(result, bound, proof_of(instance, bound))
+            if _is_argued(result):
                 return result
     return replace(result, bound_proof=result.bound_proof or proof_of(instance, NO_BOUND))
 
@@ -89,7 +96,8 @@ def _arguable(instance: Instance, value: int, seconds: float) -> Iterator[Bound]
     end, operations = monotonic() + seconds / 2, compile_instance(instance)
     instant = [*instant_bounds(operations)]
     yield from reversed(instant)
-    yield Bound(value, Proof(argument=prove_by_cases(instance, value, stop=lambda: monotonic() >= end)))
+    argument = prove_by_cases(instance, value, stop=lambda: monotonic() >= end)
+    yield Bound(value, Proof(f"no plan is left in any case of a tree below {value}", argument=argument))
     end += seconds / 2
     work = _WORK if seconds == math.inf else seconds
     yield from reversed([*stronger_bounds(operations, instant[-1].value, work, lambda: monotonic() >= end)])
@@ -103,11 +111,33 @@ def is_certified(instance: Instance, bound: Bound) -> bool:
     return False
 
 
+def _is_argued(result: Result) -> bool:
+    """Return whether the bound has a proof that was checked, also that of an infeasible result."""
+    return result.bound_proof is not None and result.bound_proof.bound == result.bound
+
+
+def _with_proof(result: Result, bound: Bound, found: BoundProof | None) -> Result:
+    """Return a result with a right proof; its bound is what that proves, if it is more."""
+    value, least = bound.value, result.objective
+    if value < result.bound:
+        return replace(result, bound_proof=found)
+    if least is not None and value > least:
+        told = f"a plan of {least} and a proof that none is better than {value} are both found right"
+        return replace(result, stopped_by=StoppedBy.FAILURE, failure=f"{told}; {_REPORT}")
+    plan, status = result.plan, result.status
+    if plan is not None:
+        plan = replace(plan, bound=value, status="optimal" if value == least else plan.status)
+        status = Status(plan.status)
+    return replace(result, status=status, bound=value, proof=bound.proof, bound_proof=found, plan=plan)
+
+
 def _without_bound(result: Result, fault: ProofFault) -> Result:
     """Return a result whose bound is what else is proven, since the proof of its own is wrong."""
     found: BoundProof | None = result.bound_proof
     bound = 0 if found is None else found.bound
     told = f"the proof of the bound {result.bound} by {result.bound_by} is wrong: {fault.path} {fault.message}"
+    others = ", ".join(map(repr, third_party(result.proof.relaxation)))
+    blame = f"this is a fault of the plug-in {others}" if others else _REPORT
     plan = None if result.plan is None else replace(result.plan, bound=bound, status="feasible")
     return replace(
         result,
@@ -116,6 +146,7 @@ def _without_bound(result: Result, fault: ProofFault) -> Result:
         bound=bound,
         proof=Proof("what is proven besides", argument=None if found is None else found.argument),
         plan=plan,
+        trajectory=tuple(event._replace(bound=min(event.bound, bound)) for event in result.trajectory),
         conflicts=(),
-        failure=f"{told}; this is a fault of the program, please report it",
+        failure=f"{told}; {blame}",
     )

@@ -213,13 +213,22 @@ class Result:
 
     @property
     def certified(self) -> bool:
-        """Whether the bound has a proof that was checked step by step: `bound_proof`."""
-        return self.bound_proof is not None and self.bound_proof.bound == self.bound
+        """Whether the bound has a proof that was checked step by step: `bound_proof`.
+
+        False where the status is ``infeasible``: there are no proofs of that yet.
+        """
+        found = None if self.status is Status.INFEASIBLE else self.bound_proof
+        return found is not None and found.bound == self.bound
 
     @property
     def bound_by(self) -> str:
-        """Whose the bound is: an engine such as ``CP-SAT``, a solver or a relaxation; empty where nobody says so."""
-        return self.proof.engine or (self.proof.relaxation and f"the relaxation {self.proof.relaxation}")
+        """Whose the bound is: an engine such as ``CP-SAT``, a solver, a relaxation, or the argument of its proof.
+
+        Empty where nobody says so.
+        """
+        by = self.proof.engine or (self.proof.relaxation and f"the relaxation {self.proof.relaxation}")
+        found = self.bound_proof if self.certified else None
+        return by or ("" if found is None else f"a proof of the kind {found.argument['kind']}")
 
     @property
     def verdict(self) -> str:
@@ -229,7 +238,7 @@ class Result:
             return "certified optimal" if self.certified else f"optimal ({by})"
         if self.status is Status.FEASIBLE:
             return f"feasible (bound {'certified' if self.certified else by})"
-        return str(self.status)
+        return "infeasible (not certified)" if self.status is Status.INFEASIBLE else str(self.status)
 
     @property
     def gap(self) -> float | None:

@@ -41,3 +41,4 @@ def test_a_changed_argument_proves_nothing_that_is_not_so(number: int) -> None:
 def test_a_search_ends_where_it_is_stopped_and_where_work_runs_out() -> None:
     assert prove_by_cases(load("tiny/003"), 10589, 100) is None
     assert prove_by_cases(load("tiny/003"), 10589, stop=lambda: True) is None
+    assert prove_by_cases(load("tiny/003"), 0) == {"kind": "none"}

@@ -77,6 +77,7 @@ def test_a_wrong_proof_says_which_step_fails(
 def test_a_proof_of_something_else_is_wrong(pair: Instance, proof: BoundProof) -> None:
     assert check_proof(pair, proof) is None
     assert check_proof(pair, replace(proof, bound=1)) == ProofFault("$.bound", "is 1, but the argument proves 0")
+    assert check_proof(pair, replace(proof, bound=-1)) == ProofFault("$.bound", "is less than 0")
     for other in (replace(proof, instance_sha256="00"), replace(proof, objective="period")):
         fault = check_proof(pair, other)
         assert fault is not None and fault.message.startswith("is not that of the instance")

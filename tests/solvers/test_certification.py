@@ -76,6 +76,54 @@ def test_a_wrong_proof_is_a_fault_and_certifies_nothing(pair: Instance, monkeypa
     assert found.verdict == "feasible (bound not certified)"
 
 
+@pytest.mark.usefixtures("own_kind")
+def test_a_wrong_proof_of_another_package_leaves_our_best_bound(
+    pair: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ours(*_: object) -> Iterator[Bound]:
+        yield Bound(1000, Proof("by hand", argument={"kind": "test", "value": 1000}))
+
+    def prove(*_: object) -> Iterator[Bound]:
+        yield Bound(1800, Proof("by hand", argument={"kind": "test", "value": 1799}))
+
+    ours.__module__ = "jigsaw_opt.solvers.bounds"
+    both = (Relaxation("ours", ours, instant=True), Relaxation("own", prove, instant=True))
+    monkeypatch.setattr(registry, "_everything", lambda: both)
+    found = solve(pair, "greedy", threads=1)
+    assert (found.status, found.bound, found.certified) == (Status.FEASIBLE, 1000, True)
+    assert found.failure.endswith("this is a fault of the plug-in 'own'")
+    assert max(event.bound for event in found.trajectory) == 1000
+
+
+def test_a_proof_of_more_than_the_bound_raises_it(pair: Instance) -> None:
+    best = solve(pair, "greedy", threads=1)
+    assert best.plan is not None and best.objective is not None
+    less = replace(
+        best,
+        status=Status.FEASIBLE,
+        bound=7,
+        bound_proof=None,
+        proof=Proof("search", engine="CP-SAT"),
+        plan=replace(best.plan, bound=7, status="feasible"),
+    )
+    found = certify(pair, less, 0.0)
+    assert (found.status, found.bound, found.verdict) == (Status.OPTIMAL, 1800, "certified optimal")
+    assert found.plan == best.plan and found.bound_by.startswith("the relaxation ")
+    none = certify(pair, replace(less, status=Status.INFEASIBLE, objective=None, plan=None), 0.0)
+    assert (none.bound, none.certified, none.verdict) == (1800, False, "infeasible (not certified)")
+    assert none.bound_proof is not None and none.bound_proof.bound == 1800
+    above = replace(less, objective=1799, plan=replace(best.plan, objective=1799))
+    assert "are both found right; this is a fault of the program" in certify(pair, above, 0.0).failure
+
+
+def test_a_bound_proven_by_cases_is_no_longer_the_word_of_an_engine() -> None:
+    instance = load("tiny/000")
+    by_engine = Proof("search", engine="CP-SAT")
+    found = certify(instance, Result(Status.UNKNOWN, StoppedBy.TIME, None, 3415, None, by_engine))
+    assert (found.certified, found.bound_by) == (True, "a proof of the kind cases")
+    assert found.proof.argument is not None and "below 3415" in found.bound_reason
+
+
 def test_what_is_not_checked_in_time_is_not_certified(pair: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     def slow(step: proofs.ProofStep, facts: proofs.Facts) -> int:
         threading.Event().wait(0.3)

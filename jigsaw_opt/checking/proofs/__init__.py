@@ -45,6 +45,8 @@ def check_proof(instance: Instance, proof: BoundProof) -> ProofFault | None:
         return ProofFault("$.instance_sha256", "is not that of the instance")
     if proof.objective != instance.objective:
         return ProofFault("$.objective", f"is not that of the instance, {instance.objective}")
+    if proof.bound < 0:
+        return ProofFault("$.bound", "is less than 0")
     try:
         value = proven(ProofStep(proof.argument, "$.argument"), Facts(instance))
     except ProofStepError as error:

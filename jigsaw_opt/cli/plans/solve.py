@@ -196,18 +196,22 @@ def _finish(instance: Instance, arguments: argparse.Namespace, result: Result) -
 
 def _with_proof(instance: Instance, result: Result, arguments: argparse.Namespace) -> Result:
     """Write the best proof that there is, after a search for one where only an engine has proven the bound."""
-    from jigsaw_opt.documents import save_proof
+    from jigsaw_opt.documents import save_plan, save_proof
     from jigsaw_opt.solvers.certification import certify
 
     limit = arguments.time_limit
     left = 0.0 if result.stopped_by == "interrupt" else None if limit is None else max(0.0, limit - result.seconds)
-    result = certify(instance, result, left)
+    before, result = result, certify(instance, result, left)
     proof = result.bound_proof
     if proof is not None:
         save_proof(proof, arguments.proof)
-        if not result.certified:
+        if proof.bound < result.bound:
             by = result.bound_by or "its solver"
             note(f"{arguments.proof} proves {proof.bound}; of the bound {result.bound} there is only the word of {by}")
+        if result.bound > before.bound:
+            note(f"{arguments.proof} proves {proof.bound}, more than the bound {before.bound} of the solve")
+            if result.plan is not None and arguments.output is not None:
+                save_plan(result.plan, arguments.output)
     return result
 
 

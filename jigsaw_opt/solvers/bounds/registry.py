@@ -27,6 +27,12 @@ def relaxations(without: Collection[str] = ()) -> tuple[Relaxation, ...]:
     return tuple(relaxation for relaxation in _everything() if relaxation.name not in without)
 
 
+def third_party(names: str) -> tuple[str, ...]:
+    """Return those relaxations that other packages have registered, of the names that a proof has."""
+    found = {relaxation.name: relaxation.bounds.__module__ for relaxation in _everything()}
+    return tuple(name for name in names.split(" + ") if not found.get(name, "jigsaw_opt.").startswith("jigsaw_opt."))
+
+
 @cache
 def _everything() -> tuple[Relaxation, ...]:
     from jigsaw_opt.solvers.bounds.activities.held_time import HELD_TIME
