@@ -258,15 +258,19 @@ class JobFacts:
         times = self.transfers(site.rate, site.latency)
         return [sum(times[b:]) for b in range(self.D)]
 
-    def longer(self, rate: int, latency: int) -> list[int]:
-        """Return by how much the least total of levels makes the transfers from buckets 1, 2, ... on longer."""
-        if self.fixed is not None or self.w < 2:
-            return [0] * self.D
+    def slopes(self, rate: int, latency: int) -> list[int]:
+        """Return how much one more contributor adds to each transfer, in parts of a microsecond."""
         slopes = []
         for b, (least, time) in enumerate(zip(self.contributors, self.transfers(rate, latency)), 1):
             more = range(least + 1, self.w + 1)
             times = {c: transfer_us(self.job, self.model, b, c, rate, latency) for c in more}
             slopes.append(min((2**16 * (times[c] - time) // (c - least) for c in more), default=0))
+        return slopes
+
+    def longer(self, slopes: list[int]) -> list[int]:
+        """Return by how much the least total of levels makes the transfers from buckets 1, 2, ... on longer."""
+        if self.fixed is not None or self.w < 2:
+            return [0] * self.D
         c = self.coverage_and_total[0]
         found = []
         for b in range(self.D):
@@ -276,7 +280,7 @@ class JobFacts:
 
     def all_transfers(self, rate: int, latency: int) -> int:
         """Return the least time of all transfers of the job at a channel."""
-        return self.n * sum(self.transfers(rate, latency)) + self.longer(rate, latency)[0]
+        return self.n * sum(self.transfers(rate, latency)) + self.longer(self.slopes(rate, latency))[0]
 
     # Times
 
@@ -292,12 +296,12 @@ class JobFacts:
     @cached_property
     def span(self) -> int:
         """The least time from the first start to the end."""
-        spans = []
-        for site in self.sites:
-            longer = self.longer(site.rate, site.latency)
-            later = [self.n * (r + e) + x for r, e, x in zip(self.ready(site), self.ends(site), longer)]
-            spans.append(max(self.n * self._at_once(site), *later))
-        return min(spans, default=0)
+        if not self.sites:
+            return 0
+        slopes = map(min, zip(*(self.slopes(site.rate, site.latency) for site in self.sites)))
+        ends = map(min, zip(*(map(sum, zip(self.ready(site), self.ends(site))) for site in self.sites)))
+        later = (self.n * end + longer for end, longer in zip(ends, self.longer(list(slopes))))
+        return max(self.n * self.iteration, *later)
 
     @property
     def completion(self) -> int:

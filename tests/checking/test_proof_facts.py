@@ -10,10 +10,12 @@ import pytest
 from jigsaw_opt.checking.proofs.facts import Facts
 from jigsaw_opt.checking.proofs.job_facts import JobFacts
 from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError
-from jigsaw_opt.problem import Instance, compile_instance
+from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Link, Model, Segment, Server, compile_instance
 from jigsaw_opt.problem.compiled import critical
+from jigsaw_opt.solvers.bounds import lower_bound, stronger_bounds
 from jigsaw_opt.solvers.bounds.job_data import JobData
 from jigsaw_opt.solvers.bounds.relaxation import BoundContext
+from jigsaw_opt.solvers.solve import solve
 from tests.random_instances import random_instance, with_power_caps, with_progress_limits, with_route_policies
 
 
@@ -58,3 +60,22 @@ def test_a_job_that_is_not_there_fails_the_step(plain: Instance) -> None:
 @pytest.fixture(name="plain")
 def _plain() -> Instance:
     return random_instance(0, "finite", "makespan", 6)
+
+
+def test_a_job_may_have_its_last_level_on_gpus_of_another_type_in_each_iteration() -> None:
+    """On one type the last level is fast, on the other the levels that are left hide their transfers."""
+    segments = (
+        Segment("a", {"t": 0, "u": 0}, {"t": 0, "u": 700}, 0, 0),
+        Segment("b", {"t": 0, "u": 0}, {"t": 990, "u": 790}, 600_000, 0),
+        Segment("c", {"t": 10, "u": 10}, {"t": 0, "u": 0}, 0, 0),
+    )
+    servers = (Server("s0", "t", 1, 10**7, 10**9), Server("s1", "u", 2, 10**7, 10**9))
+    cluster = Cluster(servers, links=(Link("wire", ("s0", "s1"), 10**9),))
+    job = Job("j", "net", 3, 2, depth=FreeDepth())
+    instance = Instance("types", cluster, {"net": Model(segments, state_factor=1)}, (job,))
+    # With levels 3, 1, 1 and then 1, 3, 3 the iterations take 1400 and 1500.
+    assert solve(instance, "cpsat", work_limit=3, threads=1).objective == 2900
+    operations = compile_instance(instance)
+    assert lower_bound(operations).value == 2800
+    assert all(bound.value <= 2900 for bound in stronger_bounds(operations, 0, work=2))
+    assert Facts(instance).job(ProofStep({}, "$"), "j").span == 2800

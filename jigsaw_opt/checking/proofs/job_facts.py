@@ -288,17 +288,17 @@ class JobFacts:
     @cached_property
     def span(self) -> int:
         """Least time from the first block's start to the job's end; 0 without a site."""
-        return min(map(self._span_at, self.shared.sites), default=0)
-
-    def _span_at(self, site: SiteFacts) -> int:
-        n, rests = self.iterations, site.transfers.rests
-        span = n * site.iteration
-        if site.transfers.slopes:
-            starts = [n * (ready + rest) for ready, rest in zip(site.ready, rests, strict=True)]
-            most = self._longer(site.transfers, 0)
+        n, sites = self.iterations, self.shared.sites
+        span = n * min((site.iteration for site in sites), default=0)
+        if not all(site.transfers.slopes for site in sites):
+            return span
+        later = [[r + rest for r, rest in zip(site.ready, site.transfers.rests, strict=True)] for site in sites]
+        flattest = TransferFacts((), tuple(map(min, zip(*(site.transfers.slopes for site in sites), strict=True))))
+        most = self._longer(flattest, 0)
+        for b, least in enumerate(map(min, zip(*later, strict=True))):
             # What later transfers gain is no more than what all of them do.
-            near = [b for b, start in enumerate(starts) if start + most > span]
-            span = max([span, *(starts[b] + self._longer(site.transfers, b) for b in near)])
+            if n * least + most > span:
+                span = max(span, n * least + self._longer(flattest, b))
         return span
 
     @property

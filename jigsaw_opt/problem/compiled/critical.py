@@ -184,9 +184,25 @@ def least_span_us(job: OperationGraph, places: Sequence[Site]) -> int:
     """Return the least time from the first block's start to the end of a job, in microseconds.
 
     Its iterations run one after the other; under ``free`` also with the transfers that the least total of levels
-    makes longer. The time is 0 where the job has no place.
+    makes longer. The time is 0 where the job has no place. All numbers are the least of all sites, each by itself: the
+    worker at the last level may be on a GPU of another type in each iteration, and a job that moves has several sites.
     """
-    return min((_span_us(job, site) for site in places), default=0)
+    if not places:
+        return 0
+    n = job.iterations
+    span = n * min(site.iteration_us for site in places)
+    if not all(site.exchange.slopes for site in places):
+        return span
+    flattest = Exchange((), tuple(map(min, zip(*(site.exchange.slopes for site in places), strict=True))))
+    rests = [(site.ready, list(accumulate(reversed(site.exchange.shortest)))[::-1]) for site in places]
+    least = [n * min(ready[b] + rest[b] for ready, rest in rests) for b in range(job.levels)]
+    # Later buckets gain no more than all of them do, and most of them are out of reach with that.
+    most = _longer_us(job, flattest, 0)
+    for start, minus_b in checking_deadline(sorted(((each, -b) for b, each in enumerate(least)), reverse=True)):
+        if start + most <= span:
+            break
+        span = max(span, start + _longer_us(job, flattest, -minus_b))
+    return span
 
 
 def crossing_span_us(operations: Operations, job: OperationGraph, gpus: dict[int, int]) -> int | None:
@@ -195,22 +211,6 @@ def crossing_span_us(operations: Operations, job: OperationGraph, gpus: dict[int
     if ring is None:
         return None
     return least_span_us(job, [site for site in sites(operations, job, gpus) if site.channel == ring])
-
-
-def _span_us(job: OperationGraph, site: Site) -> int:
-    exchange, n = site.exchange, job.iterations
-    span = n * site.iteration_us
-    if not exchange.slopes:
-        return span
-    rest = list(accumulate(reversed(exchange.shortest)))[::-1]
-    # Later buckets gain no more than all of them do, and most of them are out of reach with that.
-    most = _longer_us(job, exchange, 0)
-    starts = sorted(((n * (ready + after), -b) for b, (ready, after) in enumerate(zip(site.ready, rest))), reverse=True)
-    for start, minus_b in checking_deadline(starts):
-        if start + most <= span:
-            break
-        span = max(span, start + _longer_us(job, exchange, -minus_b))
-    return span
 
 
 def least_transfer_us(job: OperationGraph, exchange: Exchange) -> int:
