@@ -5,7 +5,7 @@ It shares no code with the package. It reads plain JSON, trusts that the instanc
 
 from __future__ import annotations
 
-from . import bins, cases, data_parallel, last_ends, pairs, parts_of_instances, shared_work  # noqa: F401  (they add kinds)
+from . import bins, cases, data_parallel, intervals, last_ends, pairs, parts_of_instances, shared_work  # noqa: F401  (they add kinds)
 from .common import Document, UnprovenError, fields, need, proven
 from .document import canonical, digest
 

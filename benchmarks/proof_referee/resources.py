@@ -91,13 +91,18 @@ class Resource:
             watts = job.model.get("power_w", {})
             cost = [min(watts.get(t, 0) * job.p(t, d) for t, _ in job.taking(d)) for d in levels]
             return Demand(job.release, job.least_work(cost), job.tail, 0)
-        costs = [sorted(self.prices.get(gpu, 0) * job.p(gpu[0], d) for gpu in job.taking(d)) for d in levels]
-        cost = [each[0] for each in costs]
-        work = job.least_work(cost) + job.n * self._overflow(job)
+        cost = self.cost(job)
+        work = job.least_work(cost) + job.n * self.overflow(job)
         middles = [(cost[d - 1], 2 * job.tail_of(d) + job.shortest(d)) for d in job.least_levels]
         return Demand(job.release, work, job.tail, job.offset(middles))
 
-    def _overflow(self, job: JobFacts) -> int:
+    def cost(self, job: JobFacts) -> list[int]:
+        """Return what levels 1, 2, ... cost at least on GPUs with these prices."""
+        levels = range(1, job.D + 1)
+        return [min(self.prices.get(gpu, 0) * job.p(gpu[0], d) for gpu in job.taking(d)) for d in levels]
+
+    def overflow(self, job: JobFacts) -> int:
+        """Return what fixed levels of an iteration cost more because their cheapest GPUs are too few."""
         regrets: dict[Kind, list[int]] = {}
         for level in job.fixed or []:
             costs = sorted((self.prices.get(gpu, 0) * job.p(gpu[0], level), gpu) for gpu in job.taking(level))
@@ -105,23 +110,36 @@ class Resource:
         return sum(sum(sorted(some)[: max(0, len(some) - self.numbers[gpu])]) for gpu, some in regrets.items())
 
     def _of_links(self, job: JobFacts) -> Demand:
-        need(job.channel is not None, f"{job.job['name']} has no best channel")
-        assert job.channel is not None
+        needed = self.needed_links(job)
+        need(needed is not None, f"{job.job['name']} needs none of the links, or has no best channel")
+        u, rate, latency = needed  # type: ignore[misc]
+        e = sum(job.transfers(rate, latency))
+        work = u * job.all_transfers(rate, latency)
+        return Demand(job.release + job.shortest(1), work, 0, job.offset([(u * e, e)]))
+
+    def needed_links(self, job: JobFacts, apart: bool = False) -> tuple[int, int, int] | None:
+        """Return how many of the links a job needs, and its channel there; None if it needs none.
+
+        A job that is `apart` is on at least two servers.
+        """
+        if job.channel is None:
+            return None
         links = [link for link in self.cluster["links"] if link["name"] in self.stated["links"]]
         others = [link for link in self.cluster["links"] if link["name"] not in self.stated["links"]]
         joined = parts([*(s["name"] for s in self.cluster["servers"]), *self.cluster["switches"]], others)
         sizes = sorted((sum(job.usable.get(name, 0) for name in part) for part in joined), reverse=True)
         k = next(k for k in range(1, len(sizes) + 1) if sum(sizes[:k]) >= job.w)
-        need(k > 1, f"{job.job['name']} needs none of the links")
+        if apart and all(len(job.usable.keys() & part) <= 1 for part in joined):
+            k = max(k, 2)
+        if k == 1:
+            return None
         ends = [[next(part for part in joined if end in part) for end in link["ends"]] for link in links]
         both = any(
             a is not b and not (job.usable.keys().isdisjoint(a) or job.usable.keys().isdisjoint(b)) for a, b in ends
         )
         rate = min(job.channel[0], max(link["bandwidth"] for link in links))
         latency = max(job.channel[1], min(link["latency_us"] for link in links))
-        u, e = (k - 1 if both else k), sum(job.transfers(rate, latency))
-        work = u * job.all_transfers(rate, latency)
-        return Demand(job.release + job.shortest(1), work, 0, job.offset([(u * e, e)]))
+        return k - 1 if both else k, rate, latency
 
     def check_exclusion(self, jobs: list[JobFacts]) -> None:
         """Raise unless any two of the jobs exclude each other, where the resource asks for it."""

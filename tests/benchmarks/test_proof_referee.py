@@ -27,6 +27,12 @@ def verdict(instance: Document, proof: Document) -> bool:
     return other is None
 
 
+def number_in(fault: str | None) -> int:
+    """Return the number that the second checker says an argument proves."""
+    assert fault is not None and fault.startswith("the argument proves "), fault
+    return int(fault.split()[3].rstrip(","))
+
+
 def test_an_argument_of_nothing_proves_zero() -> None:
     instance = instances.load("tiny/000")
     document = json.loads(encode_instance(instance))
@@ -119,3 +125,70 @@ def test_orders_of_two_jobs_that_share_a_gpu_are_judged_alike() -> None:
     }
     assert verdict(document, proof)
     assert not any(verdict(document, {**proof, "argument": other}) for _, other in mutants(argument))
+
+
+def test_intervals_of_time_and_changed_ones_are_judged_alike() -> None:
+    instance = instances.load("tiny/003")
+    document = json.loads(encode_instance(instance))
+    gpus = {"gpu_type": "v100", "gpu_memory": 32000000000, "price": 1}
+    argument = {
+        "kind": "intervals",
+        "denominator": 2000,
+        "rows": [{"kind": "pair", "jobs": ["job0", "job2"], "rows": [[536, 432, 1568704, 3]]}],
+        "resources": [{"kind": "gpus", "prices": [gpus], "capacity": 2}],
+        "intervals": [[0, 0, 852, 690], [0, 0, 1696, 100], [0, 0, 1664, 350], [0, 0, 1088, 410], [0, 5, 1056, 465]],
+    }
+    proof = {
+        "format": "jigsaw-proof/1",
+        "instance": instance.name,
+        "instance_sha256": instance_sha256(instance),
+        "objective": instance.objective,
+        "bound": 0,
+        "argument": argument,
+    }
+    proof["bound"] = number_in(fault_of(document, proof))
+    assert verdict(document, proof)
+    changed = [other for _, other in mutants(argument)]
+    judged = [verdict(document, {**proof, "argument": other}) for other in changed[::5]]
+    assert judged.count(False) > len(judged) / 2
+
+
+@pytest.mark.parametrize(("name", "kind"), [("server/weighted", "gpus"), ("server/weighted-link-bound", "links")])
+@pytest.mark.parametrize("may_move", [False, True])
+def test_intervals_and_fragments_prove_the_same_number(name: str, kind: str, may_move: bool) -> None:
+    document = json.loads(encode_instance(instances.load(name)))
+    if may_move:
+        document["jobs"][0]["restart_us"] = 100
+    instance = decode_instance(json.dumps(document))
+    cluster, jobs = document["cluster"], ["job0", "job2"]
+    kinds = sorted({(server["gpu_type"], server["gpu_memory"]) for server in cluster["servers"]})
+    if kind == "gpus":
+        prices = [{"gpu_type": t, "gpu_memory": size, "price": 2} for t, size in kinds]
+        resource = {"kind": kind, "prices": prices, "capacity": 2 * sum(s["gpus"] for s in cluster["servers"])}
+    else:
+        links = [link["name"] for link in cluster["links"]]
+        resource = {"kind": kind, "links": links, "capacity": len(links)}
+    sets = [
+        {"head": 0, "jobs": dict.fromkeys(jobs, 3), "multiplier": 1},
+        {"head": 1, "jobs": {jobs[0]: 2}, "multiplier": 2},
+    ]
+    argument: Document = {
+        "kind": "intervals",
+        "denominator": 10**13,
+        "rows": [{"kind": "fragments", "resource": resource, "sets": sets}],
+        "resources": [resource],
+        "intervals": [[0, 0, 30000, 10**9], [0, 500, 70000, 3 * 10**8]],
+    }
+    proof = {
+        "format": "jigsaw-proof/1",
+        "instance": instance.name,
+        "instance_sha256": instance_sha256(instance),
+        "objective": instance.objective,
+        "bound": 0,
+        "argument": argument,
+    }
+    proof["bound"] = number_in(fault_of(document, proof))
+    assert verdict(document, proof)
+    assert not verdict(document, {**proof, "argument": {**argument, "intervals": [[0, -1, 1, 1]]}})
+    sets[0]["jobs"][jobs[0]] = 10**6
+    assert not verdict(document, proof)
