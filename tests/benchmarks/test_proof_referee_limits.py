@@ -99,3 +99,15 @@ def test_memory_that_runs_out_is_a_fault_and_no_error(monkeypatch: pytest.Monkey
     instance = load("tiny/000")
     proof = BoundProof(instance.name, instance_sha256(instance), instance.objective, 0, {"kind": "none"})
     assert check_proof(instance, proof) == ("$.argument", "takes more memory than there is")
+
+
+def test_rows_of_fragments_without_data_parallel_jobs_prove_nothing() -> None:
+    graph = {"slots": [{"name": "s"}], "blocks": [{"name": "b", "slot": "s", "duration_us": {"t": 5}}]}
+    resource = {"kind": "gpus", "prices": [{"gpu_type": "t", "gpu_memory": 10**6, "price": 1}], "capacity": 1}
+    rows = [{"kind": "fragments", "resource": resource, "sets": []}]
+    argument = {"kind": "completions", "denominator": 1, "completions": [], "rows": rows}
+    document = {"format": "jigsaw-instance/1", "name": "graph", "cluster": {"servers": [server("a")]}, "models": {}}
+    document |= {"jobs": [{"name": "p", "iterations": 1, "shape": graph}], "objective": "weighted_completion"}
+    instance = decode_instance(json.dumps(document))
+    proof = BoundProof("graph", instance_sha256(instance), "weighted_completion", 0, argument)
+    assert check_proof(instance, proof) is None

@@ -11,11 +11,26 @@ from jigsaw_opt.checking.proofs.facts import Facts
 from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError
 from jigsaw_opt.instances import catalogue
 from jigsaw_opt.instances.sources import instance_from
-from jigsaw_opt.problem import FreeDepth, Instance, compile_instance
-from jigsaw_opt.solvers.bounds import Bound
+from jigsaw_opt.problem import (
+    Cluster,
+    FreeDepth,
+    Instance,
+    Job,
+    Link,
+    Model,
+    Segment,
+    Server,
+    Slot,
+    TaskGraph,
+    TaskGraphBlock,
+    TaskGraphJob,
+    compile_instance,
+)
+from jigsaw_opt.solvers.bounds import Bound, stronger_bounds
 from jigsaw_opt.solvers.bounds.completion.disjunctive import JOB_PAIRS
 from jigsaw_opt.solvers.bounds.completion.energetic import ENERGETIC_INTERVALS
 from jigsaw_opt.solvers.bounds.completion.shared_program import MEAN_BUSY_TIMES
+from jigsaw_opt.solvers.bounds.registry import names
 from jigsaw_opt.solvers.bounds.relaxation import BoundBudget, BoundContext
 from tests.checking.proof_mutants import mutants
 
@@ -61,6 +76,28 @@ def test_depth_rules_and_jobs_that_may_move_are_proven_too(source: str) -> None:
     assert is_proven(instance)
     assert is_proven(free)
     assert is_proven(moving)
+
+
+def test_a_task_graph_job_that_may_move_leaves_the_kinds_of_placement_of_the_others() -> None:
+    instance = replace(instance_from("tiny/003"), objective="weighted_completion")
+    types = {server.gpu_type: 5 for server in instance.cluster.servers}
+    graph = TaskGraph((Slot("s"),), (TaskGraphBlock("b", ("s",), types),))
+    mixed = replace(instance, jobs=(*instance.jobs, TaskGraphJob("graph", graph, 1, restart_us=5)))
+    others = [name for name in names() if name != "energetic_intervals"]
+    found = list(stronger_bounds(compile_instance(mixed), -1, 0.3, without=others))
+    assert found
+    assert all(value(mixed, bound.proof.argument) == bound.value for bound in found)
+
+
+def test_a_job_with_very_many_numbers_of_workers_is_its_only_kind_of_placement() -> None:
+    types = [f"t{k}" for k in range(9)]
+    servers = [Server(f"{t}{k}", t, 32, 10**6, 10**9) for t in types for k in (0, 1)]
+    links = [Link(f"l{server.name}", (server.name, "x"), 10**9) for server in servers]
+    segment = Segment("a", dict.fromkeys(types, 1), dict.fromkeys(types, 1), 0, 0)
+    jobs = [Job("few", "m", 1, 3), Job("many", "m", 64, 3)]
+    cluster = Cluster(servers, ("x",), links)
+    instance = Instance("kinds", cluster, {"m": Model((segment,))}, jobs, objective="weighted_completion")
+    assert is_proven(instance)
 
 
 def test_bounds_of_pairs_of_jobs_that_share_a_gpu_are_proven_exactly() -> None:

@@ -76,11 +76,16 @@ def intervals(step: ProofStep, facts: Facts) -> int:
     resources = [_resource(inner, facts) for inner in step.steps("resources")]
     priced = [_interval(one, path, len(resources)) for one, path in step.items("intervals")]
     total -= sum(each.multiplier * (each.end - each.start) * resources[each.resource].capacity for each in priced)
-    kinds, moving = PlacementFactsOfJobs(), any(job.restart_us is not None for job in facts.instance.jobs)
+    kinds, moving = PlacementFactsOfJobs(), _may_move(facts)
     for name, job in jobs.items():
         own = [PlacementFacts(job, (), False, job.completion)] if moving else kinds.of(job)
         total += min(_cheapest(kind, left[name], _charges(kind, resources, priced)) for kind in own)
     return ceil(total / denominator)
+
+
+def _may_move(facts: Facts) -> bool:
+    """Return whether some data-parallel job may move."""
+    return any(job.restart_us is not None for job in facts.data_parallel.values())
 
 
 def _interval(one: object, path: str, resources: int) -> _PricedInterval:
@@ -93,7 +98,7 @@ def _interval(one: object, path: str, resources: int) -> _PricedInterval:
 
 
 def _resource(step: ProofStep, facts: Facts) -> _IntervalResource:
-    kind, moving = step.text("kind"), any(job.restart_us is not None for job in facts.instance.jobs)
+    kind, moving = step.text("kind"), _may_move(facts)
     capacity = resource_facts(step, facts).capacity
     whole = whole_demand(step, facts)
     if moving:

@@ -6,14 +6,17 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from fractions import Fraction
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 from jigsaw_opt.checking.proofs.cluster_facts import GpuKind, RateAndLatency
 from jigsaw_opt.checking.proofs.demands import SpanDemand, WorkSpan
 from jigsaw_opt.checking.proofs.job_facts import IterationFacts, JobFacts
+from jigsaw_opt.checking.proofs.job_rows import numbers_of_workers
 from jigsaw_opt.checking.proofs.level_limits import lower_envelope
 
+_MOST_NUMBERS = 10_000
+"""A job with more numbers of workers by kind of GPU than this is its only kind of placement."""
 _MOST_CHUNKS = 9
 """Largest number of kinds on several servers: more numbers of workers are put together, next to each other."""
 
@@ -59,6 +62,10 @@ def _kinds(job: IterationFacts) -> Iterator[tuple[IterationFacts, tuple[Counts, 
     for s, gpus in job.gpus.items():
         room[kinds[s]] += gpus
         hosts[kinds[s]] += 1
+    across = job.ring is not None
+    numbers = list(islice(numbers_of_workers([*room.values()], workers), _MOST_NUMBERS + 1)) if across else []
+    if len(numbers) > _MOST_NUMBERS:
+        return
     for kind in room:
         alone = [s for s, gpus in job.gpus.items() if kinds[s] == kind and gpus >= workers]
         if alone:
@@ -67,7 +74,8 @@ def _kinds(job: IterationFacts) -> Iterator[tuple[IterationFacts, tuple[Counts, 
             yield _restricted(job, ({kind: workers},), dict.fromkeys(alone, workers), fabric, crosses=False)
     vectors = [
         counts
-        for counts in (_vectors(workers, list(room.items())) if job.ring is not None else ())
+        for each in numbers
+        for counts in ({kind: count for kind, count in zip(room, each, strict=True) if count},)
         if len(counts) > 1 or any(hosts[kind] > 1 for kind in counts)
     ]
     step = max(1, -(-len(vectors) // _MOST_CHUNKS))
@@ -77,15 +85,6 @@ def _kinds(job: IterationFacts) -> Iterator[tuple[IterationFacts, tuple[Counts, 
         places = {s: min(gpus, most[kinds[s]]) for s, gpus in job.gpus.items() if kinds[s] in most}
         assert job.ring is not None, "otherwise there are no vectors"
         yield _restricted(job, chunk, places, job.ring, crosses=True)
-
-
-def _vectors(workers: int, room: Sequence[tuple[GpuKind, int]]) -> Iterator[dict[GpuKind, int]]:
-    """Yield numbers of workers by kind of GPU, without zeros, from the least number on the first kind on."""
-    (kind, gpus), *others = room
-    least = 0 if others else workers
-    for count in range(least, min(workers, gpus) + 1):
-        for rest in _vectors(workers - count, others) if others else ({},):
-            yield {kind: count, **rest} if count else rest
 
 
 def _largest(chunk: Sequence[Counts]) -> dict[GpuKind, int]:

@@ -111,7 +111,8 @@ class _EnergeticResource:
 
 def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
     shared = context.shared(SharedProgram)
-    moving = bool(context.operations.instance.moving_jobs)
+    may_move = {job.name for job in context.operations.instance.moving_jobs}
+    moving = any(data.job.name in may_move for data in context.job_data)
     kinds = whole_jobs(context) if moving else placement_kinds(context)
     resources = shared.resources if moving else kind_resources(context, kinds)
     for dual in energetic_bounds(shared.program, resources, kinds, budget):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 from jigsaw_opt.problem.clock import checking_deadline
@@ -22,6 +22,8 @@ from jigsaw_opt.solvers.bounds.job_data import JobClass, JobData, least_tails
 from jigsaw_opt.solvers.bounds.relaxation import BoundContext
 from jigsaw_opt.solvers.bounds.resource_demands import Resource, ResourceDemand, WorkInterval
 
+_MOST_NUMBERS = 10_000
+"""A job with more numbers of workers by class of GPU than this is its only kind of placement."""
 _MOST_KINDS = 9
 """Largest number of kinds of a job whose workers sit on several servers: more of them are put together."""
 
@@ -63,6 +65,11 @@ def _job_classes(context: BoundContext, data: JobData) -> Iterator[tuple[JobClas
     servers = context.operations.cluster.servers
     number = {(each.gpu_type, each.memory): c for c, each in enumerate(classes)}
     of = {s: number[servers[s].gpu_type, servers[s].gpu_memory] for s in job_class.gpus}
+    room = [sum(count for s, count in job_class.gpus.items() if of[s] == c) for c in range(len(classes))]
+    across = job_class.ring is not None and job.slots > 1
+    numbers = list(islice(_vectors(job.slots, room), _MOST_NUMBERS + 1)) if across else []
+    if len(numbers) > _MOST_NUMBERS:
+        return
     for c in sorted(set(of.values())):
         alone = [s for s, count in job_class.gpus.items() if of[s] == c and count >= job.slots]
         if alone:
@@ -71,13 +78,12 @@ def _job_classes(context: BoundContext, data: JobData) -> Iterator[tuple[JobClas
                 (), max(servers[s].fabric_bandwidth for s in alone), min(servers[s].fabric_latency_us for s in alone)
             )
             yield _restricted(context, data, (counts,), dict.fromkeys(alone, job.slots), channel, crosses=False)
-    if job_class.ring is None or job.slots < 2:
+    if job_class.ring is None:
         return
-    room = [sum(count for s, count in job_class.gpus.items() if of[s] == c) for c in range(len(classes))]
     several = [sum(1 for s in of if of[s] == c) > 1 for c in range(len(classes))]
     vectors = [
         counts
-        for counts in _vectors(job.slots, room)
+        for counts in numbers
         if sum(map(bool, counts)) > 1 or any(count and many for count, many in zip(counts, several, strict=True))
     ]
     step = -(-len(vectors) // _MOST_KINDS) or 1
@@ -94,7 +100,7 @@ def _vectors(workers: int, room: Sequence[int]) -> Iterator[Counts]:
         if workers <= room[0]:
             yield (workers,)
         return
-    for count in range(min(workers, room[0]) + 1):
+    for count in range(max(0, workers - sum(room[1:])), min(workers, room[0]) + 1):
         for rest in _vectors(workers - count, room[1:]):
             yield (count, *rest)
 
