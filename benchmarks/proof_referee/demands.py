@@ -77,6 +77,8 @@ def placements(instance: Document, job: JobFacts) -> list[JobFacts]:
             found.append(Placed(instance, job, [{kind: job.w}], channel, alone=True))
     if job.channel is not None:
         rooms = [min(job.w, sum(job.usable[server["name"]] for server in some)) for some in servers.values()]
+        if _choices(rooms, job.w) > 10000:
+            return [job]
         single = [len(some) == 1 for some in servers.values()]
         numbers = [
             some
@@ -88,6 +90,14 @@ def placements(instance: Document, job: JobFacts) -> list[JobFacts]:
             workers = [dict(zip(servers, some)) for some in numbers[first : first + size]]
             found.append(Placed(instance, job, workers, job.channel, alone=False))
     return [one for one in found if one.sites] or [job]
+
+
+def _choices(rooms: list[int], workers: int) -> int:
+    """Return how many numbers of workers there are, each at most its room."""
+    ways = [1] + [0] * workers
+    for room in rooms:
+        ways = [sum(ways[max(0, x - room) : x + 1]) for x in range(workers + 1)]
+    return ways[workers]
 
 
 def demand(resource: Resource, job: JobFacts, as_a_whole: bool) -> Demand | None:

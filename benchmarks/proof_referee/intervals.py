@@ -29,7 +29,7 @@ def _fragments(instance: Document, row: Document, _: object) -> tuple[dict[str, 
     for some in row["sets"]:
         fields(some, {"head": int, "jobs": dict, "multiplier": int}, "set")
         y, chosen = some["multiplier"], []
-        need(y >= 1 and bool(some["jobs"]), "a multiplier is below 1, or a set has no jobs")
+        need(y >= 1 and some["head"] >= 0 and bool(some["jobs"]), "a number of a set is too small, or it has no jobs")
         for name, number in some["jobs"].items():
             if name not in known:
                 known[name] = _of_job(instance, resource, facts_of(instance, name))

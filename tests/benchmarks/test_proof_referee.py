@@ -190,5 +190,6 @@ def test_intervals_and_fragments_prove_the_same_number(name: str, kind: str, may
     proof["bound"] = number_in(fault_of(document, proof))
     assert verdict(document, proof)
     assert not verdict(document, {**proof, "argument": {**argument, "intervals": [[0, -1, 1, 1]]}})
-    sets[0]["jobs"][jobs[0]] = 10**6
-    assert not verdict(document, proof)
+    for wrong in ({"jobs": {jobs[0]: 10**6}}, {"jobs": {}}, {"head": -1}, {"multiplier": 0}):
+        rows = [{"kind": "fragments", "resource": resource, "sets": [sets[0], {**sets[1], **wrong}]}]
+        assert not verdict(document, {**proof, "argument": {**argument, "rows": rows}})
