@@ -10,7 +10,7 @@ from proof_referee import cases as referee
 from proof_referee import fault_of
 
 from jigsaw_opt.checking.proofs import cases, check_proof
-from jigsaw_opt.documents import decode_instance, decode_proof, instance_sha256
+from jigsaw_opt.documents import decode_instance, decode_proof, encode_proof, instance_sha256
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem.bound_proof import BoundProof
 
@@ -111,3 +111,17 @@ def test_rows_of_fragments_without_data_parallel_jobs_prove_nothing() -> None:
     instance = decode_instance(json.dumps(document))
     proof = BoundProof("graph", instance_sha256(instance), "weighted_completion", 0, argument)
     assert check_proof(instance, proof) is None
+
+
+def test_a_job_with_very_many_numbers_of_workers_is_its_only_kind_of_placement() -> None:
+    types = [f"t{k}" for k in range(9)]
+    jobs, times = [job("j", 64)], dict.fromkeys(types, 1)
+    segment = {"forward_us": times, "backward_us": times, "parameter_bytes": 0, "activation_bytes": 0}
+    document = {"format": "jigsaw-instance/1", "name": "kinds", "objective": "weighted_completion", "jobs": jobs}
+    document["cluster"] = star([server(f"{t}{k}", 32, t) for t in types for k in (0, 1)])
+    document["models"] = {"m": {"segments": [{"name": "a", **segment}]}}
+    instance = decode_instance(json.dumps(document))
+    argument = {"kind": "intervals", "denominator": 1, "rows": [], "resources": [], "intervals": []}
+    proof = BoundProof("kinds", instance_sha256(instance), "weighted_completion", 2, argument)
+    assert check_proof(instance, proof) is None
+    assert fault_of(document, json.loads(encode_proof(proof))) is None

@@ -79,7 +79,7 @@ def test_depth_rules_and_jobs_that_may_move_are_proven_too(source: str) -> None:
 
 
 def test_a_task_graph_job_that_may_move_leaves_the_kinds_of_placement_of_the_others() -> None:
-    instance = replace(instance_from("tiny/003"), objective="weighted_completion")
+    instance = instance_from("tiny/010")
     types = {server.gpu_type: 5 for server in instance.cluster.servers}
     graph = TaskGraph((Slot("s"),), (TaskGraphBlock("b", ("s",), types),))
     mixed = replace(instance, jobs=(*instance.jobs, TaskGraphJob("graph", graph, 1, restart_us=5)))
