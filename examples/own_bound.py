@@ -1,5 +1,7 @@
 """A lower bound of one's own: some job ends last, and no earlier than the makespan of any plan.
 
+That jobs end no earlier than alone has an argument, which `solve` checks. There is no kind of argument for the rest.
+
 Run it as it stands: ``python examples/own_bound.py``. A package registers its bound in its ``pyproject.toml``:
 
     [project.entry-points."jigsaw_opt.bounds"]
@@ -25,6 +27,9 @@ def bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[B
     """Every job ends no earlier than alone, and the one that ends last waits for the bound on the makespan."""
     makespan = lower_bound(replace(context.operations, objective="makespan"))
     alone = sum(data.job.weight * data.completion for data in context.job_data)
+    facts = [{"names": [data.job.name], "completion": data.completion} for data in context.job_data]
+    argument = {"kind": "completions", "completions": facts, "denominator": 1, "rows": []}
+    yield Bound(alone, Proof("every job ends no earlier than alone", argument=argument))
     waits = [(data.job.weight, max(0, makespan.value - data.completion), data.job.name) for data in context.job_data]
     weight, wait, name = min(waits, key=lambda each: each[0] * each[1])
     value = alone + weight * wait

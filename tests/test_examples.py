@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 
 from jigsaw_opt.checking import check
+from jigsaw_opt.checking.proofs import check_proof
 from jigsaw_opt.documents import load_instance
 from jigsaw_opt.instances import load
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import compile_instance
 from jigsaw_opt.solvers.bounds import BoundBudget, BoundContext, lower_bound
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import proof_of
 from jigsaw_opt.solvers.solve import solve
 from tests.oracle import optimum
 from tests.random_instances import random_instance
@@ -83,6 +85,15 @@ def test_the_bound_of_ones_own_is_registered_and_raises_the_bound() -> None:
     assert own.split()[2] == "last_job:"
 
 
+def test_the_argument_of_the_bound_of_ones_own_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    own, instance = importlib.import_module("own_bound").LAST_JOB, generate("server", 21)
+    first, second = own.bounds(BoundContext(compile_instance(instance)), 0, BoundBudget())
+    proof = proof_of(instance, first)
+    assert proof is not None and check_proof(instance, proof) is None
+    assert second.value > first.value and second.proof.argument is None
+
+
 @pytest.mark.slow
 def test_the_bound_of_ones_own_never_exceeds_an_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
@@ -92,7 +103,7 @@ def test_the_bound_of_ones_own_never_exceeds_an_optimum(monkeypatch: pytest.Monk
         instance = random_instance(seed, "finite", "weighted_completion", 6)
         best = optimum(instance)
         if best is not None:
-            (bound,) = own.bounds(BoundContext(compile_instance(instance)), 0, BoundBudget())
+            *_, bound = own.bounds(BoundContext(compile_instance(instance)), 0, BoundBudget())
             assert bound.value <= best
             compared += 1
     assert compared >= 8
