@@ -129,12 +129,12 @@ def test_no_room_for_a_state_is_told_with_the_worker(monkeypatch: pytest.MonkeyP
         residents.AbsentWorkers(None).put(SimpleNamespace(job=0, name="a", worker=worker))  # type: ignore[arg-type]
 
 
-def part_of(begin_us: int, repeats: int, *starts_us: tuple[int, list[int]]) -> Part:
+def part_of(begin_us: int, *starts_us: tuple[int, list[int]]) -> Part:
     """What a process did in a phase: blocks of 2000 us, by number of their job in the phase."""
     blocks = [
         RunRecord("block", k, n, 0, at, at + 2000, 3, 0.5) for k, starts in starts_us for n, at in enumerate(starts)
     ]
-    return Part(blocks, [], repeats, begin_us)
+    return Part(blocks, [], begin_us)
 
 
 def test_ends_count_restarts_and_who_is_away_takes_no_memory() -> None:
@@ -145,11 +145,11 @@ def test_ends_count_restarts_and_who_is_away_takes_no_memory() -> None:
     last = Phase(9600 + restart_us, 2400, 2, (single("rests", HOSTS[1], 2400),))
     plan = Plan(asked.name, instance_sha256(asked), "feasible", last.end_us, 0, (PhaseGroup((both, other, last)),))
     assert list(check(asked, plan)) == []
-    here = [part_of(1_000_000, 2, (0, [0, 3000])), part_of(2_000_000, 1), part_of(3_000_000, 2)]
+    here = [part_of(1_000_000, (0, [0, 3000])), part_of(2_000_000), part_of(3_000_000)]
     there = [
-        part_of(1_000_000, 2, (1, [1000, 5000])),
-        part_of(2_000_000, 1, (0, [0])),
-        part_of(3_000_000, 2, (0, [0, 2500])),
+        part_of(1_000_000, (1, [1000, 5000])),
+        part_of(2_000_000, (0, [0])),
+        part_of(3_000_000, (0, [0, 2500])),
     ]
     reports = [RankReport(here, {}, 1, [0, 0]), RankReport(there, {(0, 0): "", (1, 0): ""}, 1, [0, 0])]
     found = replay_of(ReplayRequest(asked, plan, passes=2), None, None, reports, {})

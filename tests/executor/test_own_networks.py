@@ -241,7 +241,7 @@ def net():
 def test_what_code_of_the_users_own_raises_is_told_with_its_line(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = f"own_{place}"
+    name = f"raising_{place}"
     source = RAISING.replace(f"#{place}", f"raise ValueError('{place}')")
     (tmp_path / f"{name}.py").write_text(source)
     monkeypatch.syspath_prepend(str(tmp_path))

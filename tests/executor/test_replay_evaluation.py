@@ -80,7 +80,6 @@ def test_the_clock_stands_still_while_workers_are_saved() -> None:
                 RunRecord("transfer", 0, 1, 1, own[0][1] + 20, 110),
             ],
             [],
-            2,
             0,
             own,
         )
