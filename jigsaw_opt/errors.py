@@ -337,7 +337,7 @@ class RunFailedError(JigsawError):
 
 
 class CheckFailedError(JigsawError):
-    """A plan that was given, to be shown or carried out, breaks a rule."""
+    """A plan that was given, to be shown or carried out, breaks a rule, or a proof that was given is wrong."""
 
     exit_code = 7
 

@@ -1,11 +1,13 @@
-"""Refusing plans that break a rule, by whatever shows them or carries them out."""
+"""Refusing plans that break a rule and proofs that are wrong, by whatever shows them or carries them out."""
 
 from __future__ import annotations
 
 from jigsaw_opt.arguments import typed
 from jigsaw_opt.checking.checker import violations
+from jigsaw_opt.checking.proofs import ProofFault, check_proof
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import CheckFailedError
+from jigsaw_opt.problem.bound_proof import BoundProof
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.text import counted
@@ -28,3 +30,27 @@ def of_another(instance: Instance, plan: Plan) -> str | None:
     if plan.instance == instance.name or plan.instance_sha256 == instance_sha256(instance):
         return None
     return f"is a plan of instance {plan.instance!r}, not of {instance.name!r}"
+
+
+def proof_fault(instance: Instance, proof: BoundProof, correct: Plan | None = None) -> ProofFault | None:
+    """Return the first step of a proof that fails; None where the proof is right.
+
+    `correct`: a correct plan. If it is better than a right proof allows, one of the checks is wrong, which is told.
+    """
+    fault = check_proof(instance, proof)
+    if fault is not None or correct is None or correct.objective >= proof.bound:
+        return fault
+    plan = f"the plan has {correct.objective} and keeps all rules"
+    return ProofFault("$.bound", f"is {proof.bound}, but {plan}: a check is wrong; please report it")
+
+
+def require_right(
+    instance: Instance, proof: BoundProof, correct: Plan | None = None, source: str = "the proof"
+) -> None:
+    """Refuse a proof that is wrong, with the first step that fails.
+
+    `correct`: a correct plan. `source`: what the proof is called.
+    """
+    fault = proof_fault(instance, proof, correct)
+    if fault is not None:
+        raise CheckFailedError(f"{source} is wrong: {fault.path} {fault.message}")

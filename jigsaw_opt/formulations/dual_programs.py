@@ -8,10 +8,10 @@ from fractions import Fraction
 from math import inf
 from typing import Any
 
-from jigsaw_opt.checking.proofs import check_proof
 from jigsaw_opt.checking.proofs.completions import row_sum
 from jigsaw_opt.checking.proofs.facts import Facts
 from jigsaw_opt.checking.proofs.step import ProofStep
+from jigsaw_opt.checking.require import require_right
 from jigsaw_opt.errors import wrong_input
 from jigsaw_opt.formulations.linear import Entries, ProgramBuilder
 from jigsaw_opt.formulations.program_files import NamedProgram
@@ -21,9 +21,7 @@ from jigsaw_opt.problem.instance import Instance
 
 def dual_program(instance: Instance, proof: BoundProof) -> tuple[NamedProgram, bytes]:
     """Return the program of a right proof of the kind `completions`, and its dual solution as a file of HiGHS."""
-    fault = check_proof(instance, proof)
-    if fault is not None:
-        raise wrong_input(fault.path, fault.message, code="mismatch")
+    require_right(instance, proof)
     argument: Mapping[str, Any] = proof.argument
     if argument["kind"] != "completions":
         told = f"is {argument['kind']!r}; only proofs of the kind 'completions' are dual solutions of a program"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.bound_proof import BoundProof
 from jigsaw_opt.solvers.bounds.proof import Proof
 from jigsaw_opt.solvers.bounds.relaxation import Bound
 from jigsaw_opt.solvers.explanation import JobExplanation
 from jigsaw_opt.solvers.explanation.breakdown import Explainer, NamedStep
 from jigsaw_opt.solvers.explanation.chain import StepKind
-from jigsaw_opt.solvers.explanation.in_words import bound_reason
+from jigsaw_opt.solvers.explanation.in_words import ReportedBound, bound_reason
 from jigsaw_opt.solvers.explanation.stretches import JobStretches
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 from jigsaw_opt.text import duration, printable
@@ -65,7 +65,7 @@ _MOST_STEPS = 50_000
 _MOST_WAITS = 5
 
 
-def bound_text(objective: str, bound: Bound, searched: int = 0) -> str:
+def bound_text(objective: str, bound: Bound | ReportedBound, searched: int = 0) -> str:
     """Return why no plan is better than a bound, in words with durations that people read.
 
     `searched`: what the solver of a plan has proven by its search; told first where it is more.
@@ -130,24 +130,29 @@ def wait_text(step: NamedStep) -> str:
     return TITLES[step.kind] + (f": {step.on}{holder}" if step.on else "")
 
 
-def explained_picture(drawn: Picture, jobs: Sequence[JobExplanation | JobStretches] | None = None) -> Picture:
+def explained_picture(
+    drawn: Picture, jobs: Sequence[JobExplanation | JobStretches] | None = None, proof: BoundProof | None = None
+) -> Picture:
     """Return the picture of a plan with the stories of its jobs and the reason of its bound.
 
     Stories of a phased plan are those of its periods, which are pictures of their own.
 
     `jobs`: the jobs that are explained, of which the first is chosen; None for all, where the plan has at most 100 000
-    intervals, or those that end last, where their chains are long.
+    intervals, or those that end last, where their chains are long. `proof`: a right proof of a bound, which is told;
+    None for the best one that is found in a second.
     """
     instance, plan = drawn.instance, drawn.plan
     numbers = {job.name: number for number, job in enumerate(instance.jobs)}
     chosen = None if jobs is None else numbers[jobs[0].job]
-    if plan.is_phased:
-        return replace(drawn, chosen=chosen, proven=bound_reason(instance, plan.bound))
-    if jobs is None and sum(len(lane.intervals) for lane in drawn.lanes) > _MOST_INTERVALS:
+    crowded = jobs is None and sum(len(lane.intervals) for lane in drawn.lanes) > _MOST_INTERVALS
+    if proof is None and crowded and not plan.is_phased:
         return drawn
+    proven = bound_reason(instance, plan.bound, proof)
+    if plan.is_phased or crowded:
+        return replace(drawn, chosen=chosen, proven=proven)
     found = (job for job in (_last_to_end(drawn) if jobs is None else jobs) if isinstance(job, JobExplanation))
     stories = {numbers[story.job]: story for story in found}
-    return replace(drawn, stories=stories, chosen=chosen, proven=bound_reason(instance, plan.bound))
+    return replace(drawn, stories=stories, chosen=chosen, proven=proven)
 
 
 def _last_to_end(drawn: Picture) -> Iterator[JobExplanation]:
@@ -167,21 +172,21 @@ def _last_to_end(drawn: Picture) -> Iterator[JobExplanation]:
             return
 
 
-def trust_text(bound: Bound, certified: bool) -> str:
+def trust_text(bound: ReportedBound) -> str:
     """Return whose word a bound is, in a sentence."""
-    if certified:
+    if bound.certified:
         return f"This proof, of the kind {printable(bound.proof.kind)}, was checked step by step."
     return f"It rests on the word of {bound.proof.engine or 'its relaxation'}: there is no proof that was checked."
 
 
-def told_proof(instance: Instance, bound: Bound, searched: int, certified: bool) -> dict[str, object]:
+def told_proof(objective: str, bound: ReportedBound, searched: int) -> dict[str, object]:
     """Return the sentences of a bound, its calculation, and what it rests on by name, as the page takes them.
 
     `searched` is the bound that the solver of the plan has proven.
     """
-    proof, objective = bound.proof, instance.objective
+    proof = bound.proof
     names = {"jobs": proof.jobs, "servers": proof.servers, "links": proof.links}
-    text = f"{bound_text(objective, bound, searched)} {trust_text(bound, certified)}"
+    text = f"{bound_text(objective, bound, searched)} {trust_text(bound)}"
     told = {"text": text, "calculation": calculation(objective, proof)}
     return told | {key: list(map(printable, name)) for key, name in names.items()}
 

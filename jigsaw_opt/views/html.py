@@ -9,7 +9,6 @@ from html import escape
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Phase, Plan
-from jigsaw_opt.solvers.certification import is_certified
 from jigsaw_opt.solvers.explanation.breakdown import explain_jobs
 from jigsaw_opt.text import counted, printable
 from jigsaw_opt.views import lanes
@@ -37,15 +36,14 @@ def timeline_html(picture: Picture) -> str:
 def timeline_data(picture: Picture) -> dict[str, object]:
     """Return what the page is made of; a bound of 0 says nothing, and is none."""
     plan, proven, instance = picture.plan, picture.proven, picture.instance
-    certified = proven is not None and is_certified(instance, proven)
-    reached = "certified optimal" if certified else "optimal"
+    reached = "certified optimal" if proven and proven.certified else "optimal"
     return {
         "name": printable(instance.name),
         "status": reached if proven and proven.value >= plan.objective else plan.status,
         "objective": plan.objective,
-        "objectiveName": picture.instance.objective,
+        "objectiveName": instance.objective,
         "bound": max(plan.bound, proven.value if proven else 0) or None,
-        "proof": None if proven is None else told_proof(instance, proven, plan.bound, certified),
+        "proof": None if proven is None else told_proof(instance.objective, proven, plan.bound),
         "period": plan.period_us,
         "end": picture.end_us,
         "solver": printable(str(plan.solver.get("name", ""))),
@@ -66,15 +64,14 @@ def _phases_data(picture: Picture) -> dict[str, object]:
     """Return what the page of a phased plan is made of."""
     plan, instance, proven = picture.plan, picture.instance, picture.proven
     phases = list(plan.all_phases())
-    certified = proven is not None and is_certified(instance, proven)
-    reached = certified and proven is not None and proven.value >= plan.objective
+    reached = proven is not None and proven.certified and proven.value >= plan.objective
     return {
         "name": printable(instance.name),
         "status": "certified optimal" if reached else plan.status,
         "objective": plan.objective,
         "objectiveName": instance.objective,
-        "bound": plan.bound,
-        "proof": None if proven is None else told_proof(instance, proven, plan.bound, certified),
+        "bound": max(plan.bound, proven.value if proven else 0),
+        "proof": None if proven is None else told_proof(instance.objective, proven, plan.bound),
         "solver": printable(str(plan.solver.get("name", ""))),
         "facts": _facts(picture),
         "end": picture.end_us,

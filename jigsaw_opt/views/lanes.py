@@ -28,8 +28,8 @@ from jigsaw_opt.text import counted
 from jigsaw_opt.views.memory import MemoryUse, memory_use
 
 if TYPE_CHECKING:
-    from jigsaw_opt.solvers.bounds.relaxation import Bound
     from jigsaw_opt.solvers.explanation import JobExplanation
+    from jigsaw_opt.solvers.explanation.in_words import ReportedBound
 
 _FIRST = ("#4094d8", "#e69f00", "#00a67a", "#cc79a7", "#f0e442", "#e06a1a", "#56c4ef")
 """After Okabe and Ito (2008), https://jfly.uni-koeln.de/color/, the dark ones lighter."""
@@ -142,7 +142,7 @@ class Picture:
     numbers: tuple[int, ...] | None = None
     stories: Mapping[int, JobExplanation] = field(default_factory=dict)
     chosen: int | None = None
-    proven: Bound | None = None
+    proven: ReportedBound | None = None
     measured: tuple[MeasuredPhase, ...] = ()
 
     @property

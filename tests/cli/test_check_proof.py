@@ -12,9 +12,12 @@ from jigsaw_opt.checking import proofs
 from jigsaw_opt.checking.proofs import ProofFault, check_proof
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import instance_sha256, save_plan, save_proof
+from jigsaw_opt.instances import load
 from jigsaw_opt.problem import Instance, Plan
 from jigsaw_opt.problem.bound_proof import BoundProof
+from jigsaw_opt.solvers.solve import solve
 from tests.refusals import ends
+from tests.views.test_views import embedded
 
 
 @pytest.fixture
@@ -72,6 +75,62 @@ def test_a_wrong_proof_says_which_step_fails(
     save_proof(replace(proof, bound=1801), path)
     assert main(["check", str(pair_path), str(pair_plan_path), "--proof", str(path)]) == 7
     assert "please report it" in capsys.readouterr().out
+
+
+def test_a_proof_is_told_where_its_plan_is_explained_and_drawn(
+    pair_path: Path,
+    pair_plan_path: Path,
+    proof: BoundProof,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path, page = tmp_path / "proof.json", tmp_path / "page.html"
+    pair, given = [str(pair_path), str(pair_plan_path)], ["--proof", str(path)]
+    save_proof(replace(proof, bound=1800), path)
+    for command in (
+        ["explain", *pair],
+        ["plot", *pair, "-o", str(page)],
+        ["export", pair[0], "--to", "mps", "-o", str(tmp_path / "x.mps")],
+    ):
+        assert main([*command, *given]) == 7
+        assert "$.bound is 1800, but the argument proves 0" in capsys.readouterr().err
+        assert main([*command, "--proof", str(pair_plan_path)]) == 3
+    assert not page.exists()
+    argument = {"kind": "sum", "parts": [{"argument": {"resource": {"links": ["l"], "servers": ["s0"]}}}]}
+    save_proof(replace(proof, bound=1800, argument=argument), path)
+    monkeypatch.setattr(proofs, "proven", lambda step, facts: 1800)
+    capsys.readouterr()
+    assert main(["explain", *pair, *given]) == 0
+    told = "This proof, of the kind sum, was checked step by step."
+    assert capsys.readouterr().out.endswith(f"{told}\nThe plan has 1,800: it is optimal.\n")
+    assert main(["explain", *pair, *given, "--json"]) == 0
+    bound = json.loads(capsys.readouterr().out)["bound"]
+    assert (bound["value"], bound["certified"], bound["argument"]) == (1800, True, "sum")
+    assert main(["plot", *pair, *given, "-o", str(page)]) == 0
+    shown = embedded(page.read_text())
+    assert shown["status"] == "certified optimal" and told in shown["proof"]["text"]
+    assert (shown["proof"]["links"], shown["proof"]["servers"]) == (["l"], ["s0"])
+    ends("2: not-together --proof", "plot", *pair, *given)
+    ends("2: not-together --proof", "explain", tmp_path, *given)
+    # A right proof of more than a plan has shows that a check is wrong.
+    monkeypatch.setattr(proofs, "proven", lambda step, facts: 1801)
+    save_proof(replace(proof, bound=1801), path)
+    assert main(["explain", *pair, *given]) == main(["plot", *pair, *given, "-o", str(page)]) == 7
+
+
+def test_a_proof_of_a_phased_plan_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    instance = load("tiny/000")
+    plan = solve(instance, "phased", time_limit=5, threads=1).plan
+    assert plan is not None
+    save_plan(plan, tmp_path / "plan.json")
+    right = BoundProof(instance.name, instance_sha256(instance), instance.objective, 0, {"kind": "none"})
+    save_proof(right, tmp_path / "proof.json")
+    words = ["explain", "tiny/000", str(tmp_path / "plan.json"), "--proof", str(tmp_path / "proof.json")]
+    assert main(words) == 0
+    assert "of the kind none, was checked step by step" in capsys.readouterr().out
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["bound"]["certified"] is True
 
 
 def test_a_proof_of_something_else_is_wrong(pair: Instance, proof: BoundProof) -> None:

@@ -12,6 +12,7 @@ from jigsaw_opt.text import counted, named
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem import Instance, Plan
+    from jigsaw_opt.problem.bound_proof import BoundProof
     from jigsaw_opt.problem.measured.layers import LayerGraph
     from jigsaw_opt.solvers.options import Options
 
@@ -84,6 +85,13 @@ def checked_plan(source: str, plan_path: Path) -> tuple[Instance, Plan]:
     instance, plan = instance_from(source), load_plan(plan_path)
     require_correct(instance, plan, str(plan_path), f"; all with: jigsaw check {source} {plan_path}")
     return instance, plan
+
+
+def given_proof(arguments: Namespace) -> BoundProof | None:
+    """Return the proof that a command was given by ``--proof``, not checked yet; None where it was given none."""
+    from jigsaw_opt.documents import load_proof
+
+    return None if arguments.proof is None else load_proof(arguments.proof)
 
 
 def layer_graph(data: bytes, source: str, gpu_type: str | None) -> LayerGraph:

@@ -8,7 +8,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from jigsaw_opt.cli.common.arguments import PLAN, Arguments
+from jigsaw_opt.cli.common.arguments import A_PROOF, PLAN, Arguments
+from jigsaw_opt.cli.common.options import given_proof
 from jigsaw_opt.cli.common.output import note, print_json
 from jigsaw_opt.errors import missing_option
 from jigsaw_opt.text import printable
@@ -27,7 +28,7 @@ _SHOWN = 1000
 ARGUMENTS: Arguments = {
     "instance INSTANCE": PLAN["instance INSTANCE"],
     "[plan] PLAN": "a plan document; with --proof it may be left out",
-    "--proof PROOF": "a proof of a bound, as `jigsaw solve --proof` writes it: check it, too",
+    "--proof PROOF": f"check {A_PROOF}, too",
     "--json": "print the broken rules, and the step of the proof that fails, as JSON",
 }
 
@@ -35,34 +36,22 @@ ARGUMENTS: Arguments = {
 def run(arguments: argparse.Namespace) -> int:
     """Check and print."""
     from jigsaw_opt.checking import check
-    from jigsaw_opt.checking.proofs import check_proof
-    from jigsaw_opt.documents import load_plan, load_proof
+    from jigsaw_opt.checking.require import proof_fault
+    from jigsaw_opt.documents import load_plan
     from jigsaw_opt.instances.sources import instance_from
 
     if arguments.plan is None and arguments.proof is None:
         raise missing_option("plan", "a plan is missing, or the proof of a bound (--proof PROOF)")
     instance = instance_from(arguments.instance)
     plan = None if arguments.plan is None else load_plan(arguments.plan)
-    proof = None if arguments.proof is None else load_proof(arguments.proof)
+    proof = given_proof(arguments)
     broken = () if plan is None else check(instance, plan)
-    fault = None if proof is None else check_proof(instance, proof) or _contradiction(plan, proof, broken)
+    fault = None if proof is None else proof_fault(instance, proof, None if broken else plan)
     if arguments.json:
         print_json(_as_json(plan, proof, broken, fault))
     else:
         _tell(instance, arguments, (plan, broken), (proof, fault))
     return CHECK_FAILED if broken or fault else 0
-
-
-def _contradiction(plan: Plan | None, proof: BoundProof, broken: Sequence[Violation]) -> ProofFault | None:
-    """Return that a correct plan is better than a proof allows, which only a mistake of a check can bring about."""
-    from jigsaw_opt.checking.proofs import ProofFault
-
-    if plan is None or broken or plan.objective >= proof.bound:
-        return None
-    told = (
-        f"is {proof.bound}, but the plan has {plan.objective} and keeps all rules: a check is wrong; please report it"
-    )
-    return ProofFault("$.bound", told)
 
 
 def _as_json(

@@ -9,7 +9,6 @@ from itertools import groupby
 from jigsaw_opt.cli.common.output import print_table
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.simulation.results.result import JobTime
-from jigsaw_opt.solvers.certification import is_certified
 from jigsaw_opt.solvers.explanation import Explanation, JobExplanation
 from jigsaw_opt.solvers.explanation.breakdown import NamedStep
 from jigsaw_opt.solvers.explanation.chain import KINDS
@@ -30,6 +29,9 @@ def print_explanation(explanation: Explanation) -> None:
     if explanation.plan.is_phased:
         jobs = [job for job in explanation.jobs if isinstance(job, JobStretches)]
         (_print_phases_overview if overview else _print_phases_of_job)(*jobs)
+        if explanation.proof is not None:
+            print()
+            _print_bound(explanation)
     elif overview:
         _print_overview(explanation)
     else:
@@ -156,8 +158,7 @@ def _print_bound(explanation: Explanation) -> None:
     instance, plan, reason = explanation.instance, explanation.plan, explanation.bound()
     exact = calculation(instance.objective, reason.proof)
     told = bound_text(instance.objective, reason, plan.bound)
-    certified = is_certified(instance, reason)
-    print(told + (f" Exactly: {exact}." if exact else "") + f" {trust_text(reason, certified)}")
+    print(told + (f" Exactly: {exact}." if exact else "") + f" {trust_text(reason)}")
     best = max(plan.bound, reason.value)
     print(
         f"The plan has {plan.objective:,}"

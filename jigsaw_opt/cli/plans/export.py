@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jigsaw_opt.cli.common.arguments import Arguments
+from jigsaw_opt.cli.common.arguments import A_PROOF, Arguments
+from jigsaw_opt.cli.common.options import given_proof
 from jigsaw_opt.cli.common.output import emit, note, require_output
 from jigsaw_opt.cli.common.parser import file_or_stdout
 from jigsaw_opt.errors import UsageError, malformed, missing_option, not_together
@@ -56,7 +57,7 @@ ARGUMENTS: Arguments = {
         "help": "write programs of at most so many coefficients (5000000)",
         "dest": "most_coefficients",
     },
-    "--proof PROOF": "mps, lp: write the linear program that this proof is a dual solution of, and that (.sol)",
+    "--proof PROOF": f"mps, lp: {A_PROOF}: write the linear program that it is a dual solution of, and that (.sol)",
     "--at-most N": "opb: the objective that a plan may have",
     "--iterations each|together": "opb: rows of each iteration, or fewer rows, of all iterations of a job (each)",
     "modules of a pipeline's stages, for torchtitan and megatron-layout:": {
@@ -116,6 +117,7 @@ def _given(arguments: argparse.Namespace) -> dict[str, Any]:
         if arguments.proof is not None:
             if arguments.output is None or arguments.output.suffix in ("", ".sol"):
                 raise missing_option("-o", "a dual solution is written beside the program: give -o FILE.mps")
+            options["proof"] = given_proof(arguments)
             options["dual"] = str(arguments.output.with_suffix(".sol"))
     if arguments.to == "torchtitan":
         if arguments.output is None or arguments.output.suffix in ("", ".csv"):

@@ -7,15 +7,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from jigsaw_opt.arguments import typed
-from jigsaw_opt.checking.require import require_correct
+from jigsaw_opt.checking.require import require_correct, require_right
+from jigsaw_opt.problem.bound_proof import BoundProof
 from jigsaw_opt.problem.efficiency import progress_of
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.solvers.bounds.relaxation import Bound
-from jigsaw_opt.solvers.certification import is_certified
 from jigsaw_opt.solvers.explanation.breakdown import JobExplanation, WorkerTime, explain_jobs
 from jigsaw_opt.solvers.explanation.changes import JobChange, changes
-from jigsaw_opt.solvers.explanation.in_words import bound_reason
+from jigsaw_opt.solvers.explanation.in_words import ReportedBound, bound_reason
 from jigsaw_opt.solvers.explanation.stretches import JobStretches, explain_phases
 
 __all__ = ["Explanation", "JobExplanation", "JobStretches", "WorkerTime", "explain"]
@@ -26,21 +25,22 @@ class Explanation:
     """Where the time of jobs of a plan goes, what would make one faster, and why no plan is better than a bound.
 
     `job`: the only job that was asked for; None for all. `jobs`: the time of each, phase by phase where the plan is
-    phased.
+    phased. `proof`: the proof of a bound that was given, which is right; None for none.
     """
 
     instance: Instance
     plan: Plan
     job: str | None
     jobs: Sequence[JobExplanation] | Sequence[JobStretches]
+    proof: BoundProof | None = None
 
     def changes(self) -> list[JobChange]:
         """Return what each change alone does to the only job, all orders kept; nothing of a phased plan."""
         return [] if self.job is None or self.plan.is_phased else changes(self.instance, self.plan, self.job)
 
-    def bound(self) -> Bound:
-        """Return the best bound that the relaxations prove in a second, with its proof."""
-        return bound_reason(self.instance, self.plan.bound)
+    def bound(self) -> ReportedBound:
+        """Return the bound of the proof that was given, or else the best one that the relaxations prove in a second."""
+        return bound_reason(self.instance, self.plan.bound, self.proof)
 
     def progress(self) -> dict[str, float]:
         """Return the mean progress of the jobs that are explained, where it is known (`progress_of`)."""
@@ -52,16 +52,16 @@ class Explanation:
         told: dict[str, Any] = {"objective": self.instance.objective, "value": self.plan.objective}
         told |= {"bound": {"of_plan": self.plan.bound}, "progress": self.progress()}
         told["jobs"] = [_as_json(job) for job in self.jobs]
-        if self.plan.is_phased:
+        if self.plan.is_phased and self.proof is None:
             return told
         reason = self.bound()
-        trust = {"certified": is_certified(self.instance, reason), "argument": reason.proof.kind or None}
+        trust = {"certified": reason.certified, "argument": reason.proof.kind or None}
         told["bound"] |= {"value": reason.value, **trust, "proof": reason.proof.as_json()}
         return told if self.job is None else told | {"changes": [asdict(change) for change in self.changes()]}
 
 
 @typed
-def explain(instance: Instance, plan: Plan, job: str | None = None) -> Explanation:
+def explain(instance: Instance, plan: Plan, job: str | None = None, proof: BoundProof | None = None) -> Explanation:
     """Return where the time of the jobs of a plan goes.
 
     Parameters
@@ -70,6 +70,8 @@ def explain(instance: Instance, plan: Plan, job: str | None = None) -> Explanati
         A correct plan.
     job
         Name of the only job of interest; None for all in the order of the instance.
+    proof
+        The proof of a bound, which is checked and told; None for the best one that is found in a second.
 
     Returns
     -------
@@ -79,13 +81,15 @@ def explain(instance: Instance, plan: Plan, job: str | None = None) -> Explanati
     Raises
     ------
     CheckFailedError
-        The plan breaks a rule.
+        The plan breaks a rule, or the proof is wrong.
     UsageError
         There is no job of this name.
     """
     require_correct(instance, plan)
+    if proof is not None:
+        require_right(instance, proof, plan)
     jobs = explain_phases(instance, plan, job) if plan.is_phased else explain_jobs(instance, plan, job)
-    return Explanation(instance, plan, job, jobs)
+    return Explanation(instance, plan, job, jobs, proof)
 
 
 def _as_json(job: JobExplanation | JobStretches) -> dict[str, Any]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+from jigsaw_opt.problem.bound_proof import BoundProof
 from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.bounds.driver import lower_bound, stronger_bounds
-from jigsaw_opt.solvers.bounds.relaxation import Bound
+from jigsaw_opt.solvers.bounds.proof import Proof
+from jigsaw_opt.solvers.certification import is_certified
 from jigsaw_opt.solvers.explanation.breakdown import NamedStep
 
 _LONGEST = 32
@@ -64,8 +67,28 @@ _WORK = 1.0
 """Seconds of a usual core for relaxations that take their time."""
 
 
-def bound_reason(instance: Instance, enough: int) -> Bound:
-    """Return the best bound that the relaxations prove in a second, with its proof."""
+class ReportedBound(NamedTuple):
+    """A bound that is told, its proof in words, and whether the checker has found that right step by step."""
+
+    value: int
+    proof: Proof
+    certified: bool
+
+    @property
+    def reason(self) -> str:
+        """Return what proves the bound, in one sentence."""
+        return self.proof.sentence
+
+
+def bound_reason(instance: Instance, enough: int, given: BoundProof | None = None) -> ReportedBound:
+    """Return what a right proof that was `given` says, or else the best bound that the relaxations prove in a second.
+
+    `enough`: a bound at which to stop.
+    """
+    if given is not None:
+        servers, links = (tuple(dict.fromkeys(_names(given.argument, what))) for what in ("servers", "links"))
+        told = Proof("the proof that was given says so", servers=servers, links=links, argument=given.argument)
+        return ReportedBound(given.bound, told, True)
     operations = compile_instance(instance)
     best = lower_bound(operations)
     if best.value < enough:
@@ -73,4 +96,15 @@ def bound_reason(instance: Instance, enough: int) -> Bound:
             best = bound
             if best.value >= enough:
                 break
-    return best
+    return ReportedBound(best.value, best.proof, is_certified(instance, best))
+
+
+def _names(part: Any, what: str) -> Iterator[str]:
+    """Yield the names in all fields of an argument and its parts that are called so, as in ``links``."""
+    if isinstance(part, Mapping):
+        if isinstance(own := part.get(what), list):
+            yield from (name for name in own if isinstance(name, str))
+        part = [*part.values()]
+    for each in part:
+        if isinstance(each, Mapping | list):
+            yield from _names(each, what)
