@@ -12,7 +12,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def parameter(default: T, unit: str, text: str, least: float = 0, most: float = 1e9) -> T:
+def parameter(default: T, unit: str, text: str, least: float = 0, most: float = 10**9) -> T:
     """Return a field of a parameter class."""
     value: T = field(default=default, metadata={"unit": unit, "text": text, "least": least, "most": most})
     return value

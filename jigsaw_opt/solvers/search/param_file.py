@@ -6,18 +6,14 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, get_args, get_type_hints
 
+from jigsaw_opt.documents.decoding import made
 from jigsaw_opt.documents.file_bytes import read_text
-from jigsaw_opt.errors import Code, InvalidInputError, Problem, wrong_input
+from jigsaw_opt.errors import wrong_input
+from jigsaw_opt.problem.rules.report import Report
+from jigsaw_opt.problem.rules.structure import compiled
 from jigsaw_opt.solvers.params import SearchParams
-
-T = TypeVar("T")
-_TYPES: dict[type, tuple[tuple[type, ...], str]] = {
-    int: ((int,), "a whole number"),
-    float: ((int, float), "a number"),
-    str: ((str,), "a text"),
-}
 
 
 def load_params(path: Path) -> SearchParams:
@@ -31,11 +27,10 @@ def from_toml(text: str, source: str = "parameters") -> SearchParams:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise wrong_input(source, f"is not TOML: {error}", code="malformed") from error
-    problems: list[Problem] = []
-    params = _decoded(SearchParams, document, "$", problems)
-    problems += _unknown_moves(params.without)
-    if problems:
-        raise InvalidInputError(problems)
+    report = Report()
+    compiled(_table(SearchParams), {})(document, "$", report)
+    report.raise_if_any()
+    params: SearchParams = made(SearchParams, document)
     return params
 
 
@@ -44,57 +39,25 @@ def as_toml(params: SearchParams) -> str:
     return "\n".join(_lines(params))
 
 
-def _unknown_moves(names: tuple[str, ...]) -> Iterator[Problem]:
-    from jigsaw_opt.solvers.search.moves import names as registered
-    from jigsaw_opt.text import nearest
-
-    for number, name in enumerate(names):
-        if name not in registered():
-            yield Problem(f"$.without[{number}]", f"no move {name!r}", nearest(name, registered()), code="unknown-name")
+def _table(kind: Any) -> dict[str, Any]:
+    """Return the JSON Schema of a table that has some of the fields of a parameter class."""
+    hints = get_type_hints(kind)
+    values = {each.name: _value(hints[each.name], each.metadata) for each in fields(kind)}
+    return {"type": "object", "properties": values, "additionalProperties": False}
 
 
-def _decoded(kind: type[T], document: Mapping[str, Any], path: str, problems: list[Problem]) -> T:
-    """Return an object of a parameter class; what is wrong is left at its default and noted as a problem."""
-    from jigsaw_opt.text import nearest
+def _value(hint: Any, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON Schema of what stands in a field: a table, the names of moves, or numbers with their limits."""
+    from jigsaw_opt.solvers.search.moves import names
 
-    hints, known = get_type_hints(kind), {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
-    found: dict[str, Any] = {}
-    for name, value in document.items():
-        place = f"{path}.{name}"
-        if name not in known:
-            problems.append(Problem(place, "no such parameter", nearest(name, known), code="unknown-field"))
-        elif is_dataclass(hints[name]):
-            if isinstance(value, dict):
-                found[name] = _decoded(hints[name], value, place, problems)
-            else:
-                problems.append(Problem(place, "must be a table", code="wrong-type"))
-        else:
-            wrong = _wrong(value, hints[name], known[name].metadata)
-            if wrong:
-                code, message = wrong
-                problems.append(Problem(place, message, code=code))
-            else:
-                found[name] = tuple(value) if isinstance(value, list) else value
-    return kind(**found)
-
-
-def _wrong(value: Any, hint: Any, metadata: Mapping[str, Any]) -> tuple[Code, str] | None:
-    """Return what is wrong with a value: the code and the message; None where nothing is."""
-    many = hint not in _TYPES
-    types, what = _TYPES[hint.__args__[0] if many else hint]
-    values = value if isinstance(value, list) else [value]
-    if isinstance(value, list) is not many or any(
-        isinstance(one, bool) or not isinstance(one, types) for one in values
-    ):
-        return "wrong-type", f"must be a list, each of it {what}" if many else f"must be {what}"
+    if is_dataclass(hint):
+        return _table(hint)
     if not metadata:
-        return None
-    least, most = metadata["least"], metadata["most"]
-    if not values:
-        return "empty", "must not be empty"
-    if all(least <= one <= most for one in values):
-        return None
-    return "out-of-range", f"must be between {least:g} and {most:g}"
+        return {"type": "array", "items": {"enum": names()}}
+    own = (*get_args(hint), hint)[0]
+    limits = {"minimum": metadata["least"], "maximum": metadata["most"]}
+    number = {"type": "integer" if own is int else "number", **limits}
+    return number if own is hint else {"type": "array", "minItems": 1, "items": number}
 
 
 def _lines(params: SearchParams) -> Iterator[str]:
