@@ -1,40 +1,14 @@
-"""Four known networks as units of layers; a segment is a run of whole units."""
+"""Five known networks as units of layers; a segment is a run of whole units."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 
-from jigsaw_opt.instances.layers import (
-    Layer,
-    attention,
-    batch_norm,
-    conv,
-    elementwise,
-    embedding,
-    layer_norm,
-    linear,
-    pool,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """Layers that belong together: a residual block, a transformer layer, a classifier."""
-
-    name: str
-    layers: tuple[Layer, ...]
-
-    @property
-    def flops(self) -> int:
-        """Floating-point operations of a forward pass over one sample."""
-        return sum(layer.flops for layer in self.layers)
-
-    @property
-    def parameters(self) -> int:
-        """Number of trained parameters."""
-        return sum(layer.parameters for layer in self.layers)
+from jigsaw_opt.instances.configurations import read_configuration
+from jigsaw_opt.instances.layers import Layer, Unit, batch_norm, conv, elementwise, linear, pool
 
 
 def resnet50() -> tuple[Unit, ...]:
@@ -82,56 +56,28 @@ def vgg16() -> tuple[Unit, ...]:
     return (*units, *(Unit(f"dense{index}", (linear(*shape),)) for index, shape in enumerate(shapes)))
 
 
-def bert_large(rows: int = 128) -> tuple[Unit, ...]:
-    """Return BERT-large in pre-training on sequences of `rows` tokens (Devlin et al. 2019)."""
-    width, vocabulary = 1024, 30522
-    tables = (embedding(vocabulary, width, rows), embedding(512, width, rows), embedding(2, width, rows))
-    heads = (
-        linear(width, width),
-        linear(width, 2),
-        linear(width, width, rows),
-        elementwise(width * rows),
-        layer_norm(width, rows),
-        linear(width, vocabulary, rows, tied=True),
-    )
-    body = tuple(Unit(f"layer{index}", transformer(width, 16, rows)) for index in range(24))
-    return (Unit("embeddings", (*tables, layer_norm(width, rows))), *body, Unit("heads", heads))
-
-
-def gpt2(layers: int, width: int, heads: int, rows: int = 1024) -> tuple[Unit, ...]:
-    """Return a GPT-2 style decoder (Radford et al. 2019); the output uses the input's table."""
-    vocabulary = 50257
-    tables = (embedding(vocabulary, width, rows), embedding(1024, width, rows))
-    output = (layer_norm(width, rows), linear(width, vocabulary, rows, bias=False, tied=True))
-    body = tuple(Unit(f"layer{index}", transformer(width, heads, rows)) for index in range(layers))
-    return (Unit("embeddings", tables), *body, Unit("output", output))
-
-
-def transformer(width: int, heads: int, rows: int, inner: int | None = None) -> tuple[Layer, ...]:
-    """Return a layer of attention and a dense one.
-
-    `inner`: units of the dense layer; None for four times the width.
-    """
-    inner = 4 * width if inner is None else inner
-    return (
-        layer_norm(width, rows),
-        linear(width, 3 * width, rows),
-        attention(width, heads, rows),
-        linear(width, width, rows),
-        elementwise(width * rows),
-        layer_norm(width, rows),
-        linear(width, inner, rows),
-        elementwise(inner * rows),
-        linear(inner, width, rows),
-        elementwise(width * rows),
-    )
+def _transformer(last: str, tokens: int, **configuration: object) -> tuple[Unit, ...]:
+    """Return a transformer on sequences of so many tokens by its configuration; `last` is the name of its last unit."""
+    *units, end = read_configuration(json.dumps(configuration), tokens).units
+    return (*units, replace(end, name=last))
 
 
 ARCHITECTURES: Mapping[str, Callable[[], tuple[Unit, ...]]] = {
     "resnet50": resnet50,
     "vgg16": vgg16,
-    "bert_large": bert_large,
-    "gpt2_small": partial(gpt2, 12, 768, 12),
-    "gpt2_medium": partial(gpt2, 24, 1024, 16),
+    "bert_large": partial(
+        _transformer,
+        "heads",
+        128,
+        model_type="bert",
+        architectures=["BertForPreTraining"],
+        hidden_size=1024,
+        num_hidden_layers=24,
+        num_attention_heads=16,
+        intermediate_size=4096,
+    ),
+    "gpt2_small": partial(_transformer, "output", 1024, model_type="gpt2"),
+    "gpt2_medium": partial(_transformer, "output", 1024, model_type="gpt2", n_layer=24, n_embd=1024, n_head=16),
 }
-"""Networks by name, each a function that returns its units from input to output."""
+"""Networks by name, each a function that returns its units from input to output: BERT in pre-training (Devlin et al.
+2019), and GPT-2 (Radford et al. 2019), whose output uses the input's table."""

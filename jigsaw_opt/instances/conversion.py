@@ -23,9 +23,9 @@ from jigsaw_opt.documents.readers.chakra.reading import read_chakra
 from jigsaw_opt.documents.readers.traces import READERS
 from jigsaw_opt.documents.recognising import expecting
 from jigsaw_opt.errors import Problem, Problems, UsageError, argument
-from jigsaw_opt.instances.configurations import read_estimated_layers, read_model
 from jigsaw_opt.instances.gpus import GPU_TYPES, GpuType, data_sheet, type_name
 from jigsaw_opt.instances.measured import MeasuredSetting, instance_of, instance_of_task_graph
+from jigsaw_opt.instances.profiles import read_estimated_layers, read_model
 from jigsaw_opt.instances.sources import workload_from
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.measured.layers import LayerGraph, chain_edges

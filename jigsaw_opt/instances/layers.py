@@ -26,6 +26,24 @@ class Layer:
     weight_passes: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Layers that belong together: a residual block, a transformer layer, a classifier."""
+
+    name: str
+    layers: tuple[Layer, ...]
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of a forward pass over one sample."""
+        return sum(layer.flops for layer in self.layers)
+
+    @property
+    def parameters(self) -> int:
+        """Number of trained parameters."""
+        return sum(layer.parameters for layer in self.layers)
+
+
 def conv(channels: int, filters: int, kernel: int, size: int, stride: int = 1, bias: bool = False) -> Layer:
     """Return a square convolution over a ``size x size`` image, padded so that only the stride shrinks it."""
     weights = kernel * kernel * channels * filters

@@ -20,16 +20,20 @@ from fractions import Fraction
 from itertools import accumulate, pairwise
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.instances.architectures import ARCHITECTURES, Unit
+from jigsaw_opt.instances.architectures import ARCHITECTURES
+from jigsaw_opt.instances.configurations import Configuration, read_configuration
+from jigsaw_opt.instances.configurations.blocks import USUAL_TOKENS
 from jigsaw_opt.instances.gpus import GPU_TYPES, GpuType, data_sheet
-from jigsaw_opt.instances.layers import Layer
+from jigsaw_opt.instances.layers import Layer, Unit
 from jigsaw_opt.problem.costs import ceil_fraction
-from jigsaw_opt.problem.measured.layers import MeasuredLayer
+from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges
 from jigsaw_opt.problem.model import Model, Segment
-from jigsaw_opt.text import nearest
+from jigsaw_opt.text import Tell, nearest, say_nothing
 
 _COMPUTE_BYTES, _PARAMETER_BYTES = 2, 4
 _ESTIMATED = "-estimate"
+_STATE_BYTES = 16
+"""Bytes held for a parameter: itself, its gradient, and what Adam holds at 32 bits."""
 
 
 def estimate_name(network: str, batch: int) -> str:
@@ -124,6 +128,70 @@ def _units(name: str, batch: int, gpu_types: Sequence[str], segments: int) -> tu
             path="gpu_types" if not gpu_types else "batch" if batch < 1 else "segments",
         )
     return units
+
+
+def _assumed(gpus: Mapping[str, GpuType], tokens: int | None) -> str:
+    """Return what the figures assume that the configuration does not say."""
+    long = f"{USUAL_TOKENS} tokens, or as many as there are positions" if tokens is None else f"{tokens} tokens"
+    shares = ", ".join(sorted({f"{gpu.efficiency} %" for gpu in gpus.values()}))
+    return f"assumed: sequences of words have {long}, {shares} of the peak is reached, {_STATE_BYTES} bytes a parameter"
+
+
+def read_model(
+    data: bytes | str,
+    gpus: Mapping[str, GpuType],
+    batch: int,
+    *,
+    tokens: int | None = None,
+    segments: int = 6,
+    source: str = "config.json",
+    tell: Tell = say_nothing,
+) -> Model:
+    """Estimate the model of a configuration, as `profile` estimates; 16 bytes a parameter are held, as Adam needs.
+
+    `batch`: sequences a worker and iteration, at least 1.
+    """
+    read = _told(read_configuration(data, tokens, source), gpus, tokens, source, tell)
+    parts = estimate(read.units, batch, gpus, min(segments, len(read.units)), read.parameter_bytes)
+    return Model(parts, state_factor=_STATE_BYTES // read.parameter_bytes)
+
+
+def read_estimated_layers(
+    data: bytes | str,
+    gpu_type: str,
+    gpu: GpuType,
+    batch: int,
+    *,
+    tokens: int | None = None,
+    source: str = "config.json",
+    tell: Tell = say_nothing,
+) -> LayerGraph:
+    """Estimate the layers of a configuration, one a unit.
+
+    Each reads the one before it, and all layers of a decoder read what comes out of the encoder.
+
+    `batch`: sequences of a micro-batch, at least 1.
+    """
+    read = _told(read_configuration(data, tokens, source), {gpu_type: gpu}, tokens, source, tell)
+    layers = estimate_layers(read.units, batch, gpu_type, gpu, read.parameter_bytes)
+    encoder = [at for at, layer in enumerate(layers) if layer.name.startswith("encoder.")]
+    decoder = [at for at, layer in enumerate(layers) if layer.name.startswith("decoder.layer")]
+    edges = {*chain_edges(len(layers)), *((encoder[-1], at) for at in decoder)}
+    return LayerGraph(layers, tuple(sorted(edges)), batch, _STATE_BYTES // read.parameter_bytes, gpu_type)
+
+
+def _told(
+    read: Configuration,
+    gpus: Mapping[str, GpuType],
+    tokens: int | None,
+    source: str,
+    tell: Tell,
+) -> Configuration:
+    """Return a configuration when it has been told what is counted and assumed."""
+    tell(f"{source}: counted as {read.name}, {read.parameters} parameters")
+    for note in (*read.notes, _assumed(gpus, tokens)):
+        tell(f"{source}: {note}")
+    return read
 
 
 def even_bounds(work: Sequence[int], parts: int) -> tuple[int, ...]:

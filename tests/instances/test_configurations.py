@@ -12,16 +12,11 @@ from jigsaw_opt.cli import main
 from jigsaw_opt.documents import load_instance
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.instances import profile
-from jigsaw_opt.instances.architectures import gpt2
-from jigsaw_opt.instances.configurations import (
-    Configuration,
-    defaults,
-    read_configuration,
-    read_estimated_layers,
-    read_model,
-)
+from jigsaw_opt.instances.configurations import Configuration, defaults, read_configuration
 from jigsaw_opt.instances.configurations.model_types import MODEL_TYPES
 from jigsaw_opt.instances.gpus import GPU_TYPES
+from jigsaw_opt.instances.layers import attention, elementwise, embedding, layer_norm, linear
+from jigsaw_opt.instances.profiles import read_estimated_layers, read_model
 from jigsaw_opt.planning.partition.result import best_partition
 from tests.refusals import carries, refused
 
@@ -243,7 +238,14 @@ def test_operations_of_a_token_are_two_a_weight_and_those_of_attention() -> None
 
 
 def test_gpt2_is_the_known_network() -> None:
-    assert read(GPT2, 1024).units == gpt2(12, 768, 12)
+    width, rows = 768, 1024
+    norm, add, given = layer_norm(width, rows), elementwise(width * rows), linear(width, 3 * width, rows)
+    mixed = (norm, given, attention(width, 12, rows), linear(width, width, rows), add)
+    dense = (norm, linear(width, 4 * width, rows), elementwise(4 * width * rows), linear(4 * width, width, rows), add)
+    first, *layers, last = (unit.layers for unit in read(GPT2, rows).units)
+    assert first == (embedding(50257, width, rows), embedding(1024, width, rows))
+    assert layers == [(*mixed, *dense)] * 12
+    assert last == (norm, linear(width, 50257, rows, bias=False, tied=True))
     model = read_model(json.dumps(GPT2), {"v100": GPU_TYPES["v100"]}, 8, tokens=1024, segments=4)
     assert model.segments == profile("gpt2_small", 8, ["v100"], 4).segments
     assert model.state_bytes == 16 * 124_439_808

@@ -8,9 +8,9 @@ import pytest
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances import profile
-from jigsaw_opt.instances.architectures import ARCHITECTURES, Unit
+from jigsaw_opt.instances.architectures import ARCHITECTURES
 from jigsaw_opt.instances.gpus import GPU_TYPES
-from jigsaw_opt.instances.layers import attention, conv, embedding, linear
+from jigsaw_opt.instances.layers import Unit, attention, conv, embedding, linear
 from jigsaw_opt.instances.profiles import estimate_layers
 
 

@@ -14,23 +14,16 @@ from importlib.resources import files
 from typing import Any
 
 from jigsaw_opt.documents.parsing import parsed
-from jigsaw_opt.instances.architectures import Unit
-from jigsaw_opt.instances.configurations.blocks import USUAL_TOKENS, frozen_parameters, units_of
+from jigsaw_opt.instances.configurations.blocks import frozen_parameters, units_of
 from jigsaw_opt.instances.configurations.describing import ModelType
 from jigsaw_opt.instances.configurations.fields import Fields, refuse_others, unread
 from jigsaw_opt.instances.configurations.model_types import MODEL_TYPES
-from jigsaw_opt.instances.gpus import GpuType
-from jigsaw_opt.instances.profiles import estimate, estimate_layers
-from jigsaw_opt.problem.measured.layers import LayerGraph, chain_edges
-from jigsaw_opt.problem.model import Model
+from jigsaw_opt.instances.layers import Unit
 from jigsaw_opt.problem.rules.report import Report, describe, quoted
-from jigsaw_opt.text import Tell, say_nothing
 
-__all__ = ["Configuration", "defaults", "read_configuration", "read_estimated_layers", "read_model"]
+__all__ = ["Configuration", "defaults", "read_configuration"]
 
 _DTYPES: Mapping[str, int] = {"float32": 4, "float16": 2, "bfloat16": 2}
-_STATE_BYTES = 16
-"""Bytes held for a parameter: itself, its gradient, and what Adam holds at 32 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,67 +125,3 @@ def _notes(model_type: ModelType, end: str, fields: Fields, tokens: int | None) 
             "the output layer shares the table of words, as the class is built though tie_word_embeddings is false; "
             f"a checkpoint with an output layer of its own has {more} parameters more"
         )
-
-
-def _assumed(gpus: Mapping[str, GpuType], tokens: int | None) -> str:
-    """Return what the figures assume that the configuration does not say."""
-    long = f"{USUAL_TOKENS} tokens, or as many as there are positions" if tokens is None else f"{tokens} tokens"
-    shares = ", ".join(sorted({f"{gpu.efficiency} %" for gpu in gpus.values()}))
-    return f"assumed: sequences of words have {long}, {shares} of the peak is reached, {_STATE_BYTES} bytes a parameter"
-
-
-def read_model(
-    data: bytes | str,
-    gpus: Mapping[str, GpuType],
-    batch: int,
-    *,
-    tokens: int | None = None,
-    segments: int = 6,
-    source: str = "config.json",
-    tell: Tell = say_nothing,
-) -> Model:
-    """Estimate the model of a configuration, as `profile` estimates; 16 bytes a parameter are held, as Adam needs.
-
-    `batch`: sequences a worker and iteration, at least 1.
-    """
-    read = _told(read_configuration(data, tokens, source), gpus, tokens, source, tell)
-    parts = estimate(read.units, batch, gpus, min(segments, len(read.units)), read.parameter_bytes)
-    return Model(parts, state_factor=_STATE_BYTES // read.parameter_bytes)
-
-
-def read_estimated_layers(
-    data: bytes | str,
-    gpu_type: str,
-    gpu: GpuType,
-    batch: int,
-    *,
-    tokens: int | None = None,
-    source: str = "config.json",
-    tell: Tell = say_nothing,
-) -> LayerGraph:
-    """Estimate the layers of a configuration, one a unit.
-
-    Each reads the one before it, and all layers of a decoder read what comes out of the encoder.
-
-    `batch`: sequences of a micro-batch, at least 1.
-    """
-    read = _told(read_configuration(data, tokens, source), {gpu_type: gpu}, tokens, source, tell)
-    layers = estimate_layers(read.units, batch, gpu_type, gpu, read.parameter_bytes)
-    encoder = [at for at, layer in enumerate(layers) if layer.name.startswith("encoder.")]
-    decoder = [at for at, layer in enumerate(layers) if layer.name.startswith("decoder.layer")]
-    edges = {*chain_edges(len(layers)), *((encoder[-1], at) for at in decoder)}
-    return LayerGraph(layers, tuple(sorted(edges)), batch, _STATE_BYTES // read.parameter_bytes, gpu_type)
-
-
-def _told(
-    read: Configuration,
-    gpus: Mapping[str, GpuType],
-    tokens: int | None,
-    source: str,
-    tell: Tell,
-) -> Configuration:
-    """Return a configuration when it has been told what is counted and assumed."""
-    tell(f"{source}: counted as {read.name}, {read.parameters} parameters")
-    for note in (*read.notes, _assumed(gpus, tokens)):
-        tell(f"{source}: {note}")
-    return read

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from jigsaw_opt.instances.architectures import Unit
 from jigsaw_opt.instances.configurations.describing import Dense, Head, LookupTable, ModelType, Patches, Sound, Stack
 from jigsaw_opt.instances.configurations.fields import Fields
-from jigsaw_opt.instances.layers import Layer, attention, elementwise, embedding, layer_norm, linear
+from jigsaw_opt.instances.layers import Layer, Unit, attention, elementwise, embedding, layer_norm, linear
 
 USUAL_TOKENS = 512
 
