@@ -38,10 +38,11 @@ def proof_fault(instance: Instance, proof: BoundProof, correct: Plan | None = No
     `correct`: a correct plan. If it is better than a right proof allows, one of the checks is wrong, which is told.
     """
     fault = check_proof(instance, proof)
-    if fault is not None or correct is None or correct.objective >= proof.bound:
+    if fault is not None or correct is None or (proof.bound is not None and correct.objective >= proof.bound):
         return fault
+    told = "says that there is no plan" if proof.bound is None else f"is {proof.bound}"
     plan = f"the plan has {correct.objective} and keeps all rules"
-    return ProofFault("$.bound", f"is {proof.bound}, but {plan}: a check is wrong; please report it")
+    return ProofFault("$.bound", f"{told}, but {plan}: a check is wrong; please report it")
 
 
 def require_right(

@@ -77,8 +77,8 @@ def of_result(result: Result, sha256: str) -> BestKnown:
         result.solver, __version__, result.seed, result.threads, round(result.seconds, 2), _today(), hardware()
     )
     found = None if result.objective is None else run
-    certified = 0 if result.bound_proof is None else result.bound_proof.bound
-    return BestKnown(sha256, result.objective, result.bound, result.bound_reason, found, run, certified)
+    certified_bound = result.certified_bound or 0
+    return BestKnown(sha256, result.objective, result.bound, result.bound_reason, found, run, certified_bound)
 
 
 def of_plan(plan: Plan, by: str | None, hardware: str | None) -> BestKnown:
@@ -162,9 +162,9 @@ def prove(chosen: Sequence[str], seconds: float, path: Path = BEST_KNOWN, plans:
             continue
         status = Status.OPTIMAL if old.optimal else Status.FEASIBLE
         found = certify(load(name), Result(status, StoppedBy.COMPLETED, old.objective, old.bound, None), seconds)
-        proof = found.bound_proof
-        assert proof is not None, "0 is always proven"
-        best = store(name, replace(old, certified_bound=proof.bound), None, path, plans, proof)
+        best = store(
+            name, replace(old, certified_bound=found.certified_bound or 0), None, path, plans, found.bound_proof
+        )
         _LOGGER.info("%-32s bound %s, certified %s", name, best.bound, best.certified_bound)
 
 

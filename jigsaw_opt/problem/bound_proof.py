@@ -12,7 +12,7 @@ Argument = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class BoundProof:
-    """Proof that no correct plan of an instance has an objective below a value.
+    """Proof that no correct plan of an instance has an objective below a value, or that there is no correct plan.
 
     Fields as in the document ``jigsaw-proof/1``.
 
@@ -23,7 +23,7 @@ class BoundProof:
     objective
         ``makespan`` or ``period``, in microseconds, or ``weighted_completion``, in microseconds times weight.
     bound
-        The value.
+        The value; None where there is no correct plan.
     argument
         Why, as plain JSON values.
     """
@@ -31,5 +31,5 @@ class BoundProof:
     instance: str
     instance_sha256: str
     objective: str
-    bound: int
+    bound: int | None
     argument: Argument

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from threading import Event
@@ -13,14 +13,15 @@ from jigsaw_opt.arguments import typed
 from jigsaw_opt.checking.proofs import ProofFault, check_proof
 from jigsaw_opt.errors import OutOfTimeError, TooLargeError
 from jigsaw_opt.problem import clock
-from jigsaw_opt.problem.bound_proof import BoundProof
+from jigsaw_opt.problem.bound_proof import Argument, BoundProof
 from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.bounds import Bound, Proof, instant_bounds, stronger_bounds
 from jigsaw_opt.solvers.bounds.registry import third_party
 from jigsaw_opt.solvers.case_search import prove_by_cases
+from jigsaw_opt.solvers.infeasibility.refutation import quick_refutations, refutations
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.result import Result, Status, StoppedBy, proof_of
+from jigsaw_opt.solvers.result import Result, Status, StoppedBy, proof_by, proof_of
 from jigsaw_opt.solvers.solve_state.proofs import NO_BOUND
 
 _MORE_SECONDS, _MORE_SHARE = 0.25, 0.02
@@ -44,6 +45,10 @@ def certified(instance: Instance, result: Result, started: float, options: Optio
     own, lesser = proof_of(instance, Bound(result.bound, result.proof)), result.bound_proof
     result, fault = replace(result, bound_proof=None), None
     with suppress(OutOfTimeError, TooLargeError), clock.limited(limit):
+        if result.status is Status.INFEASIBLE:
+            result = _refuted(instance, result, quick_refutations(instance, result.conflicts))
+            if result.certified:
+                return result
         fault = None if own is None else check_proof(instance, own)
         if own is not None and fault is None:
             return replace(result, bound_proof=own)
@@ -61,7 +66,7 @@ def certified(instance: Instance, result: Result, started: float, options: Optio
 
 @typed
 def certify(instance: Instance, result: Result, seconds: float | None = None) -> Result:
-    """Search for a proof of the bound of a result that anybody can check, where it has none.
+    """Search for a proof of a result that anybody can check, where it has none: of its bound, or that there is no plan.
 
     Parameters
     ----------
@@ -75,18 +80,23 @@ def certify(instance: Instance, result: Result, seconds: float | None = None) ->
     Returns
     -------
     Result
-        It has the best ``bound_proof`` that was found: of its bound, of a lesser one, or at least that of 0. If more
-        than its bound is proven, that is its bound. ``proof`` and ``bound_by`` name what was found for the bound.
+        It has the best ``bound_proof`` that was found: that there is no plan where its status is ``infeasible``; else
+        of its bound, of a lesser one, or at least that of 0. If more than its bound is proven, that is its bound.
+        ``proof`` and ``bound_by`` name what was found for the bound.
     """
-    if _is_argued(result):
+    if result.certified:
         return result
     left = min(clock.left(), math.inf if seconds is None else seconds)
-    with suppress(OutOfTimeError), clock.limited(clock.Clock(left, Event(), _MORE_SECONDS)):
+    with suppress(OutOfTimeError, TooLargeError), clock.limited(clock.Clock(left, Event(), _MORE_SECONDS)):
+        if result.status is Status.INFEASIBLE:
+            end, work = monotonic() + left, _WORK if left == math.inf else left
+            found = refutations(instance, result.conflicts, work, lambda: monotonic() >= end)
+            return _refuted(instance, result, found)
         for bound in _arguable(instance, result.bound, left):
-            least = -1 if result.bound_proof is None else result.bound_proof.bound
-            if least < bound.value and is_certified(instance, bound):
+            least = result.certified_bound
+            if (least is None or least < bound.value) and is_certified(instance, bound):
                 result = _with_proof(result, bound, proof_of(instance, bound))
-            if _is_argued(result):
+            if result.certified:
                 return result
     return replace(result, bound_proof=result.bound_proof or proof_of(instance, NO_BOUND))
 
@@ -105,15 +115,20 @@ def _arguable(instance: Instance, value: int, seconds: float) -> Iterator[Bound]
 
 def is_certified(instance: Instance, bound: Bound) -> bool:
     """Return whether a bound has a proof that the checker finds right within the time limit and ten seconds."""
-    proof = proof_of(instance, bound)
+    return _is_right(instance, proof_of(instance, bound))
+
+
+def _is_right(instance: Instance, proof: BoundProof | None) -> bool:
     with suppress(OutOfTimeError), clock.limited(clock.Clock(min(clock.left(), _CHECK_SECONDS), Event())):
         return proof is not None and check_proof(instance, proof) is None
     return False
 
 
-def _is_argued(result: Result) -> bool:
-    """Return whether the bound has a proof that was checked, also that of an infeasible result."""
-    return result.bound_proof is not None and result.bound_proof.bound == result.bound
+def _refuted(instance: Instance, result: Result, arguments: Iterable[Argument]) -> Result:
+    """Return an infeasible result with the first right proof that there is no plan."""
+    proofs = (proof_by(instance, None, argument) for argument in arguments)
+    right = next((proof for proof in proofs if _is_right(instance, proof)), None)
+    return replace(result, bound_proof=right or result.bound_proof)
 
 
 def _with_proof(result: Result, bound: Bound, found: BoundProof | None) -> Result:
@@ -134,7 +149,7 @@ def _with_proof(result: Result, bound: Bound, found: BoundProof | None) -> Resul
 def _without_bound(result: Result, fault: ProofFault) -> Result:
     """Return a result whose bound is what else is proven, since the proof of its own is wrong."""
     found: BoundProof | None = result.bound_proof
-    bound = 0 if found is None else found.bound
+    bound = result.certified_bound or 0
     told = f"the proof of the bound {result.bound} by {result.bound_by} is wrong: {fault.path} {fault.message}"
     others = ", ".join(map(repr, third_party(result.proof.relaxation)))
     blame = f"this is a fault of the plug-in {others}" if others else _REPORT

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.problem.bound_proof import BoundProof
+from jigsaw_opt.problem.bound_proof import Argument, BoundProof
 from jigsaw_opt.problem.data_table import DataTable
 from jigsaw_opt.problem.depth import DepthPlugin
 from jigsaw_opt.problem.instance import Instance
@@ -155,8 +155,8 @@ class Result:
     proof
         What proves the bound.
     bound_proof
-        A proof that `check_proof` has found right: of the bound, or else of the best lesser one that has such a proof;
-        None where the time limit left no time to check it.
+        A proof that `check_proof` has found right: that there is no plan where that is the status, else of the bound;
+        or else of the best lesser one that has such a proof. None where the time limit left no time to check it.
     plan
         The best plan, checked, or None.
     trajectory
@@ -213,12 +213,14 @@ class Result:
 
     @property
     def certified(self) -> bool:
-        """Whether the bound has a proof that was checked step by step: `bound_proof`.
+        """Whether `bound_proof`, which was checked step by step, is of the bound, or of the status ``infeasible``."""
+        proven = None if self.status is Status.INFEASIBLE else self.bound
+        return self.bound_proof is not None and self.bound_proof.bound == proven
 
-        False where the status is ``infeasible``: there are no proofs of that yet.
-        """
-        found = None if self.status is Status.INFEASIBLE else self.bound_proof
-        return found is not None and found.bound == self.bound
+    @property
+    def certified_bound(self) -> int | None:
+        """The bound that `bound_proof` proves; None without one, and where it proves that there is no plan."""
+        return None if self.bound_proof is None else self.bound_proof.bound
 
     @property
     def bound_by(self) -> str:
@@ -238,7 +240,9 @@ class Result:
             return "certified optimal" if self.certified else f"optimal ({by})"
         if self.status is Status.FEASIBLE:
             return f"feasible (bound {'certified' if self.certified else by})"
-        return "infeasible (not certified)" if self.status is Status.INFEASIBLE else str(self.status)
+        if self.status is Status.INFEASIBLE:
+            return "certified infeasible" if self.certified else "infeasible (not certified)"
+        return str(self.status)
 
     @property
     def gap(self) -> float | None:
@@ -285,14 +289,18 @@ class Result:
 
 
 def proof_of(instance: Instance, bound: Bound) -> BoundProof | None:
-    """Return the proof of a bound as a document, yet to be checked; None where it has no argument.
+    """Return the proof of a bound as a document, yet to be checked; None where it has no argument."""
+    return proof_by(instance, bound.value, bound.proof.argument)
 
-    Nor has it any where a depth rule is installed: the checker does not know what such a rule allows.
+
+def proof_by(instance: Instance, bound: int | None, argument: Argument | None) -> BoundProof | None:
+    """Return the proof of a bound, or for None that there is no plan, by an argument; None without one.
+
+    Nor is there any where a depth rule is installed: the checker does not know what such a rule allows.
     """
-    argument = bound.proof.argument
     if argument is None or any(isinstance(job.depth, DepthPlugin) for job in instance.data_parallel_jobs):
         return None
-    return BoundProof(instance.name, instance_sha256(instance), instance.objective, bound.value, argument)
+    return BoundProof(instance.name, instance_sha256(instance), instance.objective, bound, argument)
 
 
 def relative_gap(objective: int, bound: int) -> float:

@@ -57,7 +57,7 @@ _MEASURES = {
     "runs": MeasureName("runs", "", "of all instances and seeds"),
     "with_plan": MeasureName("plans", "", "runs that found a plan"),
     "proven": MeasureName("proven", "", "runs that proved their plan optimal, or that there is none"),
-    "certified": MeasureName("certified", "", "runs whose bound has a proof that was checked"),
+    "certified": MeasureName("certified", "", "runs whose bound, or infeasibility, has a proof that was checked"),
     "certified_optimal": MeasureName("certified optimal", "", "runs whose plan such a proof shows to be optimal"),
     "errors": MeasureName("errors", "", "runs that failed"),
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from jigsaw_opt.arguments import typed
-from jigsaw_opt.checking.proofs.arguments import proven
+from jigsaw_opt.checking.proofs.arguments import proven, require_no_plan
 from jigsaw_opt.checking.proofs.facts import Facts
 from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError
 from jigsaw_opt.documents import instance_sha256
@@ -27,7 +27,7 @@ class ProofFault(NamedTuple):
 
 @typed
 def check_proof(instance: Instance, proof: BoundProof) -> ProofFault | None:
-    """Check the proof of a bound of all correct plans of an instance.
+    """Check the proof of a bound of all correct plans of an instance, or that there is none.
 
     Parameters
     ----------
@@ -45,10 +45,14 @@ def check_proof(instance: Instance, proof: BoundProof) -> ProofFault | None:
         return ProofFault("$.instance_sha256", "is not that of the instance")
     if proof.objective != instance.objective:
         return ProofFault("$.objective", f"is not that of the instance, {instance.objective}")
-    if proof.bound < 0:
+    if proof.bound is not None and proof.bound < 0:
         return ProofFault("$.bound", "is less than 0")
     try:
-        value = proven(ProofStep(proof.argument, "$.argument"), Facts(instance))
+        step, facts = ProofStep(proof.argument, "$.argument"), Facts(instance)
+        if proof.bound is None:
+            require_no_plan(step, facts)
+            return None
+        value = proven(step, facts)
     except ProofStepError as error:
         return ProofFault(error.path, error.message)
     except RecursionError:

@@ -13,6 +13,8 @@ from jigsaw_opt.checking.proofs.loads import critical_path, load, workers
 from jigsaw_opt.checking.proofs.placements import held_memory, of_the_end, placed_kinds, placements
 from jigsaw_opt.checking.proofs.shared_work import shared_work
 from jigsaw_opt.checking.proofs.step import ProofStep
+from jigsaw_opt.checking.proofs.upper_bound import upper_bound
+from jigsaw_opt.problem.instance import Objective
 from jigsaw_opt.problem.rules.keyed import altered
 
 Check = Callable[[ProofStep, Facts], int]
@@ -49,26 +51,41 @@ def kinds() -> Mapping[str, Check]:
     }
 
 
+def require_no_plan(step: ProofStep, facts: Facts) -> None:
+    """Fail unless an argument proves that an instance has no correct plan (docs/proofs.md: no plan)."""
+    step.require(step.text("kind") == "no plan", "proves a bound, not that there is no plan", "kind")
+    _, part = _part(step, facts, "makespan" if facts.finite else "period")
+    most = upper_bound(part)
+    step.require(most is not None, "has a job that may move, and one without a deadline", "jobs")
+    assert most is not None, "the line above raises otherwise"
+    step.equal("upper_bound", most, "the upper bound of a least objective")
+    value = proven(step.step("argument"), part)
+    step.require(value > most, f"proves {value}, which is not more than {most}", "argument")
+    step.done()
+
+
 def _some_jobs(step: ProofStep, facts: Facts) -> int:
     """Return what an argument proves of the instance with some of its jobs alone."""
-    return _of_part(step, facts)[1]
+    _, part = _part(step, facts, facts.objective)
+    return proven(step.step("argument"), part)
 
 
 def _sum(step: ProofStep, facts: Facts) -> int:
     """Return the sum of what is proven of parts of the jobs, no job in two of them."""
     step.require(facts.objective == "weighted_completion", "adds up weighted completion times alone")
     seen, total = set[str](), 0
-    for part in step.steps("parts"):
-        names, value = _of_part(part, facts)
-        part.require(seen.isdisjoint(names), "names a job of another part", "jobs")
-        part.done()
+    for each in step.steps("parts"):
+        names, part = _part(each, facts, facts.objective)
+        each.require(seen.isdisjoint(names), "names a job of another part", "jobs")
         seen |= names
-        total += value
+        total += proven(each.step("argument"), part)
+        each.done()
     return total
 
 
-def _of_part(step: ProofStep, facts: Facts) -> tuple[set[str], int]:
+def _part(step: ProofStep, facts: Facts, objective: Objective) -> tuple[set[str], Facts]:
+    """Return the names of some jobs, and the facts of the instance that has these jobs alone."""
     names = set(step.texts("jobs"))
     jobs = tuple(job for job in facts.instance.jobs if job.name in names)
     step.require(bool(names) and len(jobs) == len(names), "is not a list of jobs of the instance", "jobs")
-    return names, proven(step.step("argument"), Facts(altered(facts.instance, jobs=jobs)))
+    return names, Facts(altered(facts.instance, jobs=jobs, objective=objective))

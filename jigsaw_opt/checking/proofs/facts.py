@@ -40,7 +40,8 @@ class Facts:
         return {job.name: job for job in self.instance.data_parallel_jobs}
 
     @cached_property
-    def _terms(self) -> Mapping[str, ModelTerms]:
+    def terms(self) -> Mapping[str, ModelTerms]:
+        """Durations, buckets and memory of the models by name."""
         return {name: model_terms(model) for name, model in self.instance.models.items()}
 
     def job(self, step: ProofStep, name: str, field: str = "") -> JobFacts:
@@ -61,7 +62,7 @@ class Facts:
     def _job_facts(self, job: Job) -> JobFacts | None:
         if job.workers > _MOST_WORKERS:
             return None
-        terms = self._terms[job.model]
+        terms = self.terms[job.model]
         limits = level_limits(job, terms)
         if limits is None:
             return None

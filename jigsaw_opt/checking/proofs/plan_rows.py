@@ -52,6 +52,9 @@ def plan_rows(step: ProofStep, facts: Facts, limit: int, together: bool = False)
     _alike(rows, all_rows, instance)
     if not finite:
         _memory(rows, all_rows, instance)
+    for licence, units in (instance.cluster.licences or {}).items():
+        holders = sum(licence in (job.licences or ()) for job in instance.jobs)
+        rows.at_most([], units - (min(holders, 1) if finite else holders))
     return rows
 
 

@@ -82,7 +82,7 @@ class TaskGraphFacts:
             return self._least[operation]
         terms = self._transfer_terms(operation, servers)
         assert terms is not None, "a slot is placed only where routes lead to the others"
-        return _transfer_us(self._transfer(operation), terms.rate, terms.latency_us)
+        return passage_us(self._transfer(operation), terms.rate, terms.latency_us)
 
     def durations_us(self) -> list[int]:
         """Return all durations: those where the slots are once every slot has a server, and the least ones before."""
@@ -153,7 +153,7 @@ class TaskGraphFacts:
         if not ways:
             return 0
         rates, latencies = zip(*ways, strict=True)
-        return _transfer_us(self._transfer(operation), max(rates), min(latencies))
+        return passage_us(self._transfer(operation), max(rates), min(latencies))
 
     def _longest(self, members: Collection[int], forward: bool) -> list[int]:
         """Return the longest chains, from a member on where there are some, before or behind each operation."""
@@ -209,7 +209,8 @@ def _ends(transfer: TaskGraphTransfer) -> tuple[str, ...]:
     return transfer.among or (transfer.source or "", transfer.target or "")
 
 
-def _transfer_us(transfer: TaskGraphTransfer, rate: int, latency_us: int) -> int:
+def passage_us(transfer: TaskGraphTransfer, rate: int, latency_us: int) -> int:
+    """Return the duration of a transfer over a channel (specification: durations-of-task-graph-operations)."""
     workers = len(transfer.among)
     if workers:
         return transfer_duration(transfer.bytes, workers, workers, rate, latency_us)

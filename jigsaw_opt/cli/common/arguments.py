@@ -28,7 +28,7 @@ PLAN: Arguments = {
     "instance INSTANCE": "an instance document, or the name of a bundled instance",
     "plan PLAN": "a plan document",
 }
-A_PROOF = "a proof of a bound, as `jigsaw solve --proof` writes it"
+A_PROOF = "a proof, as `jigsaw solve --proof` writes it"
 """What an option ``--proof PROOF`` takes."""
 PROGRESS: Arguments = {
     "-q, --quiet": "no progress",

@@ -1,4 +1,4 @@
-"""Check a plan and the proof of a bound against their instance, from the definitions alone."""
+"""Check a plan and a proof against their instance, from the definitions alone."""
 
 from __future__ import annotations
 
@@ -86,7 +86,8 @@ def _tell(
     told = [] if plan is None or broken else ["correct"]
     if proof is not None and fault is None:
         optimal = bool(told) and plan is not None and plan.objective == proof.bound
-        told.append("certified optimal" if optimal else f"no plan is better than {proof.bound} (certified)")
+        bound = "there is no plan" if proof.bound is None else f"no plan is better than {proof.bound}"
+        told.append("certified optimal" if optimal else f"{bound} (certified)")
     if told:
         print("; ".join(told))
     if fault is not None:

@@ -205,9 +205,10 @@ def _with_proof(instance: Instance, result: Result, arguments: argparse.Namespac
     proof = result.bound_proof
     if proof is not None:
         save_proof(proof, arguments.proof)
-        if proof.bound < result.bound:
-            by = result.bound_by or "its solver"
-            note(f"{arguments.proof} proves {proof.bound}; of the bound {result.bound} there is only the word of {by}")
+        if not result.certified:
+            of, by = f"of the bound {result.bound}", result.bound_by or "its solver"
+            of, by = ("that there is no plan", result.solver) if result.status == "infeasible" else (of, by)
+            note(f"{arguments.proof} proves the bound {proof.bound}; {of} there is only the word of {by}")
         if result.bound > before.bound:
             note(f"{arguments.proof} proves {proof.bound}, more than the bound {before.bound} of the solve")
             if result.plan is not None and arguments.output is not None:
@@ -360,7 +361,7 @@ def _as_json(instance: Instance, result: Result, output: Path | None) -> dict[st
         "certified": result.certified,
         "bound_by": result.bound_by,
         "verdict": result.verdict,
-        "certified_bound": None if result.bound_proof is None else result.bound_proof.bound,
+        "certified_bound": result.certified_bound,
         "gap": result.gap,
         "progress": {} if result.plan is None else progress_of(instance, result.plan),
         "solver": result.solver,

@@ -86,6 +86,7 @@ def bound_reason(instance: Instance, enough: int, given: BoundProof | None = Non
     `enough`: a bound at which to stop.
     """
     if given is not None:
+        assert given.bound is not None, "there is a plan"
         servers, links = (tuple(dict.fromkeys(_names(given.argument, what))) for what in ("servers", "links"))
         told = Proof("the proof that was given says so", servers=servers, links=links, argument=given.argument)
         return ReportedBound(given.bound, told, True)

@@ -47,12 +47,12 @@ class Cell:
 
     `set, solver, time_limit`: the set of instances, the solver, and its time limit in seconds. `instances, runs,
     with_plan, proven, errors`: numbers of instances and of rows; of rows with a plan, with a proof of optimality or
-    infeasibility, with an error. `certified, certified_optimal`: numbers of rows whose bound has a proof that was
-    checked, and of those among them whose plan is optimal. `mean_gap, worst_gap`: mean and maximum over instances of
-    the median over seeds of the proven gap. `primal_dual_integral`: mean over instances of the median over seeds of
-    the integral of the gap over time, in seconds; None where a row has none. `objective_ratio`: geometric mean over
-    instances of the median over seeds of objective / best objective of all rows; over the instances that have such a
-    median. None where none has. `seconds_to_objective`: the same mean of the seconds until the final objective was
+    infeasibility, with an error. `certified, certified_optimal`: numbers of rows whose bound, or infeasibility, has a
+    proof that was checked, and of those among them whose plan is optimal. `mean_gap, worst_gap`: mean and maximum over
+    instances of the median over seeds of the proven gap. `primal_dual_integral`: mean over instances of the median over
+    seeds of the integral of the gap over time, in seconds; None where a row has none. `objective_ratio`: geometric mean
+    over instances of the median over seeds of objective / best objective of all rows; over the instances that have such
+    a median. None where none has. `seconds_to_objective`: the same mean of the seconds until the final objective was
     found. `time_ratio`: the same mean of the seconds to the common target, relative to the fastest solver.
     """
 
