@@ -76,9 +76,9 @@ class _CaseSearch:
 
     def refutation(self) -> _Tree | None:
         """Return a tree without a branch that is not needed."""
-        tree, _ = self._cases(self.domains.propagate(range(len(self.plan.rows))))
+        tree, _ = self._cases(self.domains.propagate())
         self.domains = Domains(self.plan)
-        return self._trimmed(tree, self.domains.propagate(range(len(self.plan.rows))))
+        return self._trimmed(tree, self.domains.propagate())
 
     def _cases(self, refuted: bool) -> tuple[_Tree | None, set[int]]:
         """Return a tree, and the branches above it that it rests on, by their places among the changes."""

@@ -9,7 +9,7 @@ import pytest
 from proof_referee import cases as referee
 from proof_referee import fault_of
 
-from jigsaw_opt.checking.proofs import cases, check_proof
+from jigsaw_opt.checking.proofs import check_proof
 from jigsaw_opt.documents import decode_instance, decode_proof, encode_proof, instance_sha256
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem.bound_proof import BoundProof
@@ -75,16 +75,22 @@ def test_rows_of_very_many_iterations_gpus_or_spreads() -> None:
     assert rows in refusal(cluster, [job("j", 8) | {"route_policy": "r"}], each)
 
 
+def test_rows_of_very_many_terms() -> None:
+    # On each of both GPUs, the jobs that are released no sooner than each of them have a row.
+    jobs = [job(f"j{k}") | {"release_us": k} for k in range(800)]
+    argument = tree("together", [], [-1], 10**6)
+    assert "too many rows" in refusal({"servers": [server("a", 2)]}, jobs, argument)
+
+
 def test_jobs_of_very_many_workers_are_in_no_proof() -> None:
     argument = {"kind": "critical path", "job": "j", "head": 0, "span": 2}
     assert "too many workers" in refusal({"servers": [server("a", 10**9)]}, [job("j", 10**9)], argument)
 
 
 def test_values_that_creep_past_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cases, "MOST_CHANGES", 10**4)
     monkeypatch.setattr(referee, "MOST_CHANGES", 10**4)
     # Three long jobs have two GPUs for themselves, which refutes a case once one of them is placed. But first the
-    # orders of the other two jobs make a circle, in which nothing but the limit ends the narrowing.
+    # orders of the other two jobs make a circle, in which nothing but the limit of a case ends the narrowing.
     variables = [["order", "j", 2, "a/0", "k", 1, "a/0"], ["on", "z1", "c/0"], ["order", "j", 1, "b/0", "k", 2, "b/0"]]
     argument = tree("each", variables, [0, 1, -1, -1, 2, -1, 1, -1, -1], 100_000)
     jobs = [job("j", 2, 2), job("k", 2, 2), *(job(f"z{k}") | {"model": "z"} for k in (1, 2, 3))]

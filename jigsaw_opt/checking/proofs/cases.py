@@ -6,13 +6,15 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from jigsaw_opt.checking.proofs.facts import Facts
-from jigsaw_opt.checking.proofs.job_rows import Name, PlanRows, TooManyRowsError
+from jigsaw_opt.checking.proofs.job_rows import Name, PlanRows, Term, TooManyRowsError
 from jigsaw_opt.checking.proofs.plan_rows import plan_rows
 from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError, integer
 from jigsaw_opt.problem import clock
 
-MOST_CHANGES = 10_000_000
-"""Changes of values by rows after which a proof is refused."""
+MOST_CHANGES = 2_000_000
+"""Changes of values by rows in all cases together after which a proof is refused."""
+_MOST_CHANGES_BY_ROW = 20
+"""Changes of values in a single case, for each row: values that creep past each other end no case sooner."""
 
 
 class TooManyChangesError(Exception):
@@ -32,60 +34,80 @@ class Domains:
         self.plan, self.low, self.high = plan, [*plan.low], [*plan.high]
         self.changes: list[tuple[int, bool, int, int]] = []
         self.conflict: list[tuple[int, bool]] = []
-        self._rows = [(terms, side) for terms, side in plan.rows]
-        self._of: tuple[list[list[int]], list[list[int]]] = ([[] for _ in plan.names], [[] for _ in plan.names])
+        # How much each row may still grow, and how much one variable can add: only where that is more, it narrows.
+        self._slack, self._reach = [side for _, side in plan.rows], [0] * len(plan.rows)
+        self._rows: tuple[list[list[Term]], list[list[Term]]] = ([[] for _ in plan.names], [[] for _ in plan.names])
         for number, (terms, _) in enumerate(plan.rows):
             for factor, variable in terms:
-                self._of[factor < 0][variable].append(number)
+                self._slack[number] -= factor * (self.low if factor > 0 else self.high)[variable]
+                self._rows[factor < 0][variable].append((abs(factor), number))
+        self._resources: list[list[int]] = [[] for _ in plan.names]
+        for number, users in enumerate(plan.resources):
+            for variable in {v for each in users for v in (each.present, each.start, each.end, each.length)}:
+                self._resources[variable].append(number)
+        self._waiting, self._queued = deque[int](), bytearray()
 
-    def propagate(self, rows: Iterable[int]) -> bool:
-        """Narrow the variables by all rows, from some of them on; return whether a contradiction is reached."""
+    def propagate(self) -> bool:
+        """Narrow the variables by all rows, as all cases begin; return whether a contradiction is reached."""
+        rows = range(len(self._slack))
+        self._waiting, self._queued = deque(rows), bytearray(b"\1" * len(rows))
+        self._reach = self._reaches()
+        refuted = self._narrow() or self._overloaded(range(len(self.plan.resources)))
+        self._reach = self._reaches()
+        return refuted
+
+    def _reaches(self) -> list[int]:
+        return [
+            max((abs(factor) * (self.high[v] - self.low[v]) for factor, v in terms), default=0)
+            for terms, _ in self.plan.rows
+        ]
+
+    def _narrow(self) -> bool:
+        """Narrow the variables by the rows that wait; return whether one of them cannot hold."""
         clock.check_deadline()
-        waiting = deque(rows)
-        queued = bytearray(len(self._rows))
-        for number in waiting:
-            queued[number] = 1
+        most = len(self.changes) + _MOST_CHANGES_BY_ROW * len(self._slack)
+        low, high, slacks, rows = self.low, self.high, self._slack, self.plan.rows
+        waiting, queued = self._waiting, self._queued
         while waiting:
             number = waiting.popleft()
             queued[number] = 0
-            first = len(self.changes)
-            if self._narrow(number):
+            slack, terms = slacks[number], rows[number][0]
+            if slack < 0:
+                self.conflict = [(variable, factor < 0) for factor, variable in terms]
                 return True
-            self._left -= len(self.changes) - first
-            if self._left < 0:
+            for factor, variable in terms:
+                if abs(factor) * (high[variable] - low[variable]) > slack:
+                    if factor > 0:
+                        self._change(variable, True, low[variable] + slack // factor, number)
+                    else:
+                        self._change(variable, False, high[variable] - slack // -factor, number)
+                    self._left -= 1
+            if self._left < 0 or len(self.changes) > most:
                 raise TooManyChangesError
-            for variable, largest, _, _ in self.changes[first:]:
-                for other in self._of[largest][variable]:
-                    if not queued[other] and other != number:
-                        queued[other] = 1
-                        waiting.append(other)
-        return self._overloaded()
-
-    def _narrow(self, number: int) -> bool:
-        """Narrow the variables of one row; return whether the row cannot hold."""
-        low, high = self.low, self.high
-        terms, left = self._rows[number]
-        for factor, variable in terms:
-            left -= factor * (low[variable] if factor > 0 else high[variable])
-        if left < 0:
-            self.conflict = [(variable, factor < 0) for factor, variable in terms]
-            return True
-        for factor, variable in terms:
-            if factor > 0:
-                if factor * (high[variable] - low[variable]) > left:
-                    self.changes.append((variable, True, high[variable], number))
-                    high[variable] = low[variable] + left // factor
-            elif -factor * (high[variable] - low[variable]) > left:
-                self.changes.append((variable, False, low[variable], number))
-                low[variable] = high[variable] - left // -factor
         return False
 
-    def _overloaded(self) -> bool:
-        """Return whether operations that surely use a resource need more time than lies between start and end."""
+    def _change(self, variable: int, largest: bool, value: int, row: int) -> None:
+        """Change a bound of a variable, and let the rows wait that may narrow others for that."""
+        bounds, slacks, reaches, queued = self.high if largest else self.low, self._slack, self._reach, self._queued
+        before, bounds[variable] = bounds[variable], value
+        self.changes.append((variable, largest, before, row))
+        step = abs(value - before)
+        for factor, other in self._rows[largest][variable]:
+            slacks[other] -= factor * step
+            if slacks[other] < reaches[other] and not queued[other]:
+                queued[other] = 1
+                self._waiting.append(other)
+
+    def _overloaded(self, resources: Iterable[int]) -> bool:
+        """Return whether operations that surely use one of these need more time than lies between start and end."""
         low, high = self.low, self.high
-        for users in self.plan.resources:
+        for number in resources:
+            users = self.plan.resources[number]
             here = [(low[o.start], high[o.end], low[o.length], o) for o in users if low[o.present] and low[o.length]]
             here.sort(key=lambda each: each[1])
+            self._left -= len(here) ** 2 // 100
+            if self._left < 0:
+                raise TooManyChangesError
             for head in {each[0] for each in here}:
                 work = 0
                 for start, end, length, _ in here:
@@ -103,22 +125,28 @@ class Domains:
 
     def branch(self, variable: int, most: int, above: bool) -> bool:
         """Keep values of at most `most`, or those above it; return whether a contradiction is reached."""
-        if above:
-            self.changes.append((variable, False, self.low[variable], -1))
-            self.low[variable] = max(self.low[variable], most + 1)
-        else:
-            self.changes.append((variable, True, self.high[variable], -1))
-            self.high[variable] = min(self.high[variable], most)
+        first = len(self.changes)
+        self._waiting.clear()
+        self._queued = bytearray(len(self._slack))
+        value = max(self.low[variable], most + 1) if above else min(self.high[variable], most)
+        self._change(variable, not above, value, -1)
         if self.low[variable] > self.high[variable]:
             self.conflict = [(variable, False), (variable, True)]
             return True
-        return self.propagate(self._of[not above][variable])
+        # What else operations need has not changed since the case above this one.
+        return self._narrow() or self._overloaded(
+            sorted({number for change in self.changes[first:] for number in self._resources[change[0]]})
+        )
 
     def undo(self, length: int) -> None:
         """Take back all changes but the first ones."""
+        slacks = self._slack
         while len(self.changes) > length:
             variable, largest, before, _ = self.changes.pop()
-            (self.high if largest else self.low)[variable] = before
+            bounds = self.high if largest else self.low
+            step, bounds[variable] = abs(before - bounds[variable]), before
+            for factor, row in self._rows[largest][variable]:
+                slacks[row] += factor * step
 
 
 def cases(step: ProofStep, facts: Facts) -> int:
@@ -147,7 +175,7 @@ def _check_tree(step: ProofStep, domains: Domains, branches: Sequence[tuple[int,
     """Fail unless each leaf of the tree is contradictory, and no case with a branch is."""
     # For each branch on the way: where the changes began, and its number while the second case is still to come.
     way: list[tuple[int, int | None]] = []
-    refuted = domains.propagate(range(len(domains.plan.rows)))
+    refuted = domains.propagate()
     closed = False
     for value, where in step.items("tree"):
         step.require(not closed, "has more entries than cases", "tree")

@@ -18,7 +18,7 @@ Name = tuple[object, ...]
 """Name of a variable, as its list stands in a proof; lists inside it are tuples."""
 Term = tuple[int, int]
 """A coefficient and the number of a variable."""
-MOST_ROWS = 60_000
+MOST_ROWS, _MOST_TERMS = 60_000, 600_000
 _MOST_SPREADS, _MOST_TRIED = 200, 10_000
 
 
@@ -44,7 +44,7 @@ class ResourceUse(NamedTuple):
 class PlanRows:
     """Variables with least and largest values, and rows: terms that add up to at most a number.
 
-    `resources`: the operations that may use each GPU and link, in the order of each job.
+    `resources`: the operations that may use each GPU and link, in the order of each job. `terms`: how many rows have.
     """
 
     names: list[Name] = field(default_factory=list)
@@ -52,6 +52,7 @@ class PlanRows:
     high: list[int] = field(default_factory=list)
     rows: list[tuple[tuple[Term, ...], int]] = field(default_factory=list)
     resources: list[list[ResourceUse]] = field(default_factory=list)
+    terms: int = 0
 
     def variable(self, name: Name, low: int, high: int) -> int:
         """Add a variable and return its number."""
@@ -63,12 +64,14 @@ class PlanRows:
     def at_most(self, terms: Sequence[Term], side: int) -> None:
         """Add a row, each of its variables once."""
         clock.check_deadline()
-        if len(self.rows) >= MOST_ROWS:
-            raise TooManyRowsError
         sums = dict[int, int]()
         for factor, variable in terms:
             sums[variable] = sums.get(variable, 0) + factor
-        self.rows.append((tuple((factor, variable) for variable, factor in sums.items() if factor), side))
+        row = tuple((factor, variable) for variable, factor in sums.items() if factor)
+        self.terms += len(row)
+        if len(self.rows) >= MOST_ROWS or self.terms > _MOST_TERMS:
+            raise TooManyRowsError
+        self.rows.append((row, side))
 
     def equal(self, terms: Sequence[Term], side: int) -> None:
         """Add two rows that make a sum equal to a number."""
