@@ -2,9 +2,9 @@
 
 Instances are solved, or plan files are taken that somebody sends in (``--plan FILE --by NAME``), or proofs are searched
 for of the bounds in the record (``--proofs``). What is better than the record is kept: a checked plan of a smaller
-objective, which replaces the stored plan, a larger bound, and a checked proof of a larger bound, which replaces the
-stored one. The record names the run of each value. It is replaced as a whole after each instance. The command works in
-a clone of the repository, and refuses to change an installed package.
+objective, which replaces the stored plan, a larger bound, and a checked proof of a larger bound, or of the same one in
+a smaller file, which replaces the stored one. The record names the run of each value. It is replaced as a whole after
+each instance. The command works in a clone of the repository, and refuses to change an installed package.
 """
 
 from __future__ import annotations
@@ -113,6 +113,8 @@ def store(
     A plan is stored if it is better than the best known one, or as good and none is stored. Its bound and status are
     those of the record, since what a plan states of itself is no proof.
 
+    A proof is stored if it proves more than the stored one, or as much in a smaller file.
+
     `plan, proof`: the plan of that objective and the proof of that certified bound, checked; None for none.
     """
     known = read_best_known(path)
@@ -127,10 +129,12 @@ def store(
         best = replace(best, found=new.found)
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(file, gzip.compress(encode_plan(best.labelled(plan)), mtime=0))
-    if proof is not None and (old is None or old.certified_bound < best.certified_bound == proof.bound):
-        file = proof_path(name, plans)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, gzip.compress(encode_proof(proof), mtime=0))
+    if proof is not None and best.certified_bound == proof.bound:
+        file, data = proof_path(name, plans), gzip.compress(encode_proof(proof), mtime=0)
+        more = old is None or old.certified_bound < proof.bound or not file.exists()
+        if more or len(data) < file.stat().st_size:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(file, data)
     known[name] = best
     write_atomically(path, _encoded(known))
     return best
@@ -155,10 +159,10 @@ def record(chosen: Sequence[str], solver: str, options: Options, path: Path = BE
 
 
 def prove(chosen: Sequence[str], seconds: float, path: Path = BEST_KNOWN, plans: Path = DATA) -> None:
-    """Search for proofs of the recorded bounds of which none is stored; log a line for each."""
+    """Search for proofs of the recorded bounds; log a line for each."""
     for name in chosen:
         old = read_best_known(path).get(name)
-        if old is None or old.certified:
+        if old is None:
             continue
         status = Status.OPTIMAL if old.optimal else Status.FEASIBLE
         found = certify(load(name), Result(status, StoppedBy.COMPLETED, old.objective, old.bound, None), seconds)
@@ -204,7 +208,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="INSTANCE", help="only these, as in tiny/042 (default: all)")
     parser.add_argument("--set", choices=sets(), help="only this set")
     parser.add_argument(
-        "--unproven", action="store_true", help="only instances without a proof that the value is optimal"
+        "--unproven",
+        action="store_true",
+        help="only instances whose value is not proven optimal; with --proofs, those whose bound is not certified",
     )
     parser.add_argument("--solver", default="auto", help="name of the solver (default: auto)")
     parser.add_argument("--time-limit", type=float, default=30.0, help="seconds an instance (default: 30)")
@@ -224,11 +230,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = Options(time_limit=parsed.time_limit, threads=parsed.threads, seed=parsed.seed)
         known = read_best_known(BEST_KNOWN)
         chosen = [resolve(name) for name in parsed.names] or names(parsed.set)
+        done = [name for name, best in known.items() if (best.certified if parsed.proofs else best.optimal)]
+        left = [name for name in chosen if not (parsed.unproven and name in done)]
         if parsed.proofs:
-            prove(chosen, parsed.time_limit)
-            return 0
-        left = [name for name in chosen if not (parsed.unproven and name in known and known[name].optimal)]
-        record(left, parsed.solver, options)
+            prove(left, parsed.time_limit)
+        else:
+            record(left, parsed.solver, options)
     except JigsawError as error:
         _LOGGER.error("%s", error)
         return error.exit_code

@@ -111,6 +111,18 @@ def test_proofs_of_recorded_bounds_are_searched_and_kept(tmp_path: Path, caplog:
     assert proof.bound == best.bound and check_proof(load("tiny/001"), proof) is None
 
 
+def test_a_smaller_proof_takes_the_place_of_a_certified_one(tmp_path: Path) -> None:
+    path, best, file = tmp_path / "best_known.json", best_known("tiny/001"), proof_path("tiny/001", tmp_path)
+    assert best is not None and best.certified
+    store("tiny/001", best, None, path, tmp_path)
+    prove(["tiny/001"], 10.0, path, tmp_path)
+    found = file.read_bytes()
+    for stored, kept in ((found + b" " * 9, found), (b"", b"")):
+        file.write_bytes(stored)
+        prove(["tiny/001"], 10.0, path, tmp_path)
+        assert file.read_bytes() == kept
+
+
 def test_a_run_keeps_the_proof_of_its_bound(tmp_path: Path) -> None:
     path = tmp_path / "best_known.json"
     record(["tiny/001"], "greedy", Options(threads=1, time_limit=1.0), path, tmp_path)
