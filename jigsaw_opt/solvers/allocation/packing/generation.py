@@ -229,7 +229,7 @@ class Generation:
         for t, own in enumerate(problem.types):
             on_type = [g for g in numbers if self.on_type[g] == t]
             self.pricings.append(Pricing(t, own.server.gpus, self.coschedules, on_type, members, weights))
-        self._certified = [len(coschedule.kinds) == 1 for coschedule in self.coschedules]
+        self._timetabled = [len(coschedule.kinds) == 1 for coschedule in self.coschedules]
 
     def relax(self) -> list[ServerPattern]:
         """Solve the program at rates that no timetable beats, for the bound; return the patterns that it uses."""
@@ -244,7 +244,7 @@ class Generation:
             solution = program.solve()
         return [pattern for pattern, taken in zip(patterns, solution.columns, strict=True) if taken > 0.0]
 
-    def certify(self, used: Iterable[ServerPattern]) -> tuple[RelaxedMaster, MasterSolution]:
+    def with_timetables(self, used: Iterable[ServerPattern]) -> tuple[RelaxedMaster, MasterSolution]:
         """Return the program over patterns with timetables, beginning with those that are `used`, and its solution."""
         program = RelaxedMaster(self.problem)
         for pattern in dict.fromkeys((*used, *self._remembered())):
@@ -278,10 +278,10 @@ class Generation:
             self.bound = min(self.bound, bound)
         return entering
 
-    def certified(self) -> list[tuple[float, ...]]:
+    def timetabled_rates(self) -> list[tuple[float, ...]]:
         """Return the rates of all coschedules, zeros for those without a timetable."""
         return [
-            rates if known else (0.0,) * len(rates) for rates, known in zip(self.rates, self._certified, strict=True)
+            rates if known else (0.0,) * len(rates) for rates, known in zip(self.rates, self._timetabled, strict=True)
         ]
 
     def _take(self, program: RelaxedMaster, pattern: ServerPattern) -> None:
@@ -292,13 +292,13 @@ class Generation:
 
     def timetable(self, number: int) -> bool:
         """Give a coschedule the rates of its timetable, zeros where it has none; return whether they were unknown."""
-        if self._certified[number]:
+        if self._timetabled[number]:
             return False
         coschedule = self.coschedules[number]
         whole_us = self.memory.timetables.whole_us(self.problem, self.on_type[number], coschedule)
         pays = whole_us is not None and coschedule.pays(whole_us)
         self.rates[number] = coschedule.rates(whole_us) if whole_us and pays else (0.0,) * len(coschedule.kinds)
-        self._certified[number] = True
+        self._timetabled[number] = True
         return True
 
     def _remember(self, solution: MasterSolution) -> None:

@@ -208,7 +208,7 @@ def pack(problem: PackingProblem, memory: Memory | None = None) -> PackedQueue:
     not looked for again, and the patterns that were in use are the first columns.
     """
     generation = Generation(problem, memory if memory is not None else Memory())
-    program, solution = generation.certify(generation.relax())
+    program, solution = generation.with_timetables(generation.relax())
     rounding = Rounding(generation)
     rounding.dive(program, solution)
     return _filled(rounding)
@@ -229,7 +229,7 @@ def _filled(rounding: Rounding) -> PackedQueue:
         patterns=tuple(rounding.taken.items()),
         coschedules=tuple(generation.coschedules),
         types=tuple(generation.on_type),
-        rates=tuple(generation.certified()),
+        rates=tuple(generation.timetabled_rates()),
         progress=progress,
         objective=sum(c.weight * gained for c, gained in zip(generation.problem.classes, progress, strict=True)),
         bound=generation.bound,
