@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.problem.bound_proof import BoundProof
 from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan, PlanStatus
@@ -24,8 +25,9 @@ class FailureRepair:
 
     `status`: as in `Result`; ``infeasible`` also where no job has a place. `solver`: what solved the rest, or
     ``order kept`` where nothing better was found. `objective, bound`: of the jobs that run; None and 0 without a
-    plan. `unplaced`: by name of a job that cannot run at all, why. `moved`: jobs that run on other GPUs than
-    before. `instance, plan`: what is left, and its plan, which the checker accepts; None without one.
+    plan. `unplaced`: by name of a job that cannot run at all, why. `moved`: jobs that run on other GPUs than before.
+    `instance, plan`: what is left, and its plan, which the checker accepts; None without one. `bound_proof`: as in
+    `Result`, of that instance: without the jobs that have ended before the failure, which `bound` counts.
     """
 
     status: Status
@@ -36,6 +38,7 @@ class FailureRepair:
     moved: tuple[str, ...]
     instance: Instance
     plan: Plan | None
+    bound_proof: BoundProof | None = None
 
 
 def repaired(
@@ -60,7 +63,7 @@ def repaired(
         result = _of_order(kept, result)
     moved = _moved(left, plan, result.plan) if result.plan is not None else ()
     found = result.status, result.solver, result.objective, result.bound
-    return FailureRepair(*found, unplaced, moved, left, result.plan)
+    return FailureRepair(*found, unplaced, moved, left, result.plan, result.bound_proof)
 
 
 def _placeable(instance: Instance) -> tuple[Instance, dict[str, str]]:

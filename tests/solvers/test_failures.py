@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.checking import check, violations
+from jigsaw_opt.checking.proofs import check_proof
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import encode_instance, encode_plan
 from jigsaw_opt.errors import InvalidInputError
@@ -217,6 +218,7 @@ def repair(instance: Instance, plan: Plan, *failed: FailedPart) -> FailureRepair
     found = repaired(instance, plan, effects, effects.of(failed), QUICK)
     if found.plan is not None:
         assert check(found.instance, found.plan) == () and found.bound <= (found.objective or 0)
+        assert found.bound_proof is not None and check_proof(found.instance, found.bound_proof) is None
     return found
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from jigsaw_opt import explain
 from jigsaw_opt.checking import check
+from jigsaw_opt.checking.proofs import check_proof
 from jigsaw_opt.documents import add_job, instance_sha256, remove_job
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.instances.families import generate
@@ -77,6 +78,7 @@ def test_what_was_forgotten_and_what_follows_are_one_correct_plan(objective: Obj
             if result.plan is None:
                 break
             assert check(session.instance, result.plan) == ()
+            assert result.bound_proof is not None and check_proof(session.instance, result.bound_proof) is None
             whole.take(session, result.plan)
             assert check(*whole.plan()) == ()
             starts = sorted(
