@@ -7,7 +7,7 @@ const seconds = value => brief(value) + " s";
 $("about").textContent = data.about;
 $("verdicts").append(...data.verdicts.map(text => element("li", text)));
 if (data.runs) {
-  addChart("Gap profile: runs that have certified a gap", data.gaps, lines("profile"),
+  addChart("Gap profile: runs that have proven a gap", data.gaps, lines("profile"),
     { label: "proven gap, % (logarithmic)", log: true, sync: "gap", tick: brief, tell: it => brief(it) + " %" },
     { label: "runs, %", most: 100, stepped: true, tick: brief, tell: it => brief(it) + " %" });
   const ending = key => data[key].length > 1 && data.lines.some(it => it[key].some(Boolean));
@@ -17,7 +17,7 @@ if (data.runs) {
   if (ending("delay")) addChart("Performance profile: time to within 1 % of the best", data.delay, lines("delay"),
     { label: "time by that of the fastest (logarithmic)", log: true, sync: "delay", tick: brief, tell: it => brief(it) + " times" },
     { label: "runs, %", most: 100, stepped: true, tick: brief, tell: it => brief(it) + " %" });
-  addChart("Certified gap over time, mean of all runs", data.moments, lines("curve"),
+  addChart("Proven gap over time, mean of all runs", data.moments, lines("curve"),
     { label: "time, s (logarithmic)", log: true, sync: "time", tick: brief, tell: seconds },
     { label: "gap, %", most: 100, stepped: true, tick: brief, tell: it => brief(it) + " %" });
 }

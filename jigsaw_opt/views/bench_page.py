@@ -81,6 +81,9 @@ def verdicts(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     failed = sum(row["error"] is not None for row in rows)
     if failed:
         yield f"{counted(failed, 'run')} failed; that counts as no plan."
+    optimal = [row.get("certified") is True for row in rows if row.get("status") == "optimal"]
+    if optimal:
+        yield f"{sum(optimal):,} of {counted(len(optimal), 'run')} with an optimal plan are certified optimal."
 
 
 def _compared(winner: Winner) -> str:

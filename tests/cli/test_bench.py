@@ -67,6 +67,12 @@ def test_the_same_command_runs_nothing_again_and_another_takes_what_fits(pair_pa
     assert (tmp_path / "rows.jsonl").read_bytes() == before
     assert bench(tmp_path, *chosen, "1,2") == 0
     assert [row["seed"] for row in rows(tmp_path)] == [0, 1, 2]
+    # With a search for proofs it is another task, which is resumed as well.
+    for _ in range(2):
+        assert bench(tmp_path, *chosen, "1,2", "--certify", "5") == 0
+        assert [(row["seed"], row["certify_limit"]) for row in rows(tmp_path)[3:]] == [(1, 5.0), (2, 5.0)]
+        summary = json.loads((tmp_path / "summary.json").read_text())
+        assert [cell["certified"] for cell in summary["cells"]] == [2]
     with (tmp_path / "rows.csv").open() as file:
         assert [row["seed"] for row in csv.DictReader(file)] == ["1", "2"]
 
@@ -86,6 +92,7 @@ def test_every_wrong_argument_is_listed_and_nothing_is_written(
     ends(told, "bench", bad, "rock", "--solvers", "none-such", "-o", folder)
     ends("2: empty --objectives", "bench", "tiny/000", "-o", folder, "--objectives", "period")
     ends("2: unknown-value --objectives", "bench", "tiny/000", "-o", folder, "--objectives", "profit")
+    ends("2: malformed --certify", "bench", "tiny/000", "-o", folder, "--certify", "-1")
     assert not folder.exists()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from jigsaw_opt.documents import encode_instance, instance_sha256
+from jigsaw_opt.instances import load
 from jigsaw_opt.problem import Instance
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.sweeps.bench.summary import (
@@ -157,7 +158,8 @@ def test_keys_follow_the_content_and_the_limits_never_the_name(pair: Instance) -
     assert len(keys) == 8
     again = [Entry("files", "pair.json", pair), Entry("copies", "copy.json", pair)]
     assert [task.key for task in trials(again, DESIGN)] == [task.key for task in trials(again[:1], DESIGN)]
-    for other in (replace(DESIGN, gap=0.1), replace(DESIGN, threads=1), replace(DESIGN, work_limit=1.0)):
+    changes: list[dict[str, Any]] = [{"gap": 0.1}, {"threads": 1}, {"work_limit": 1.0}, {"certify_limit": 1.0}]
+    for other in (replace(DESIGN, **change) for change in changes):
         assert not keys & {task.key for task in trials(again, other)}
     heavier = replace(pair, jobs=(replace(pair.jobs[0], weight=7), *pair.jobs[1:]))
     assert not keys & {task.key for task in trials([Entry("files", "pair.json", heavier)], DESIGN)}
@@ -173,6 +175,18 @@ def test_a_measured_solve_fills_its_columns(pair: Instance) -> None:
     assert 0 < row["primal_dual_integral"] <= row["seconds"]
     assert row["cpu_seconds"] > 0 and row["peak_rss_mib"] > 1
     assert row["versions"]["ortools"]
+
+
+def test_a_measured_solve_may_be_followed_by_a_search_for_a_proof() -> None:
+    rows = []
+    for limit in (None, 20.0):
+        design = Design(("cpsat",), (0,), (None,), work_limit=5.0, certify_limit=limit)
+        (task,) = trials([Entry("tiny", "tiny/000", load("tiny/000"))], design)
+        rows.append({"key": task.key, **task.labels, "error": None, **task.function(*task.arguments)})
+    told = [(row["status"], row["certified"], row["certify_limit"]) for row in rows]
+    assert told == [("optimal", False, None), ("optimal", True, 20.0)]
+    (cell,) = summary(rows)
+    assert (cell.proven, cell.certified, cell.certified_optimal) == (2, 1, 1)
 
 
 def test_a_solver_that_refuses_the_instance_tells_so_in_its_row(pair: Instance) -> None:

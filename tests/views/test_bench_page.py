@@ -84,6 +84,12 @@ def test_a_solver_without_plans_is_not_best() -> None:
     assert failed.startswith("8 runs failed")
 
 
+def test_certified_optima_are_counted_among_the_optima() -> None:
+    optimal = runs("a", [100] * 3, status="optimal")
+    *_, told = verdicts([*optimal, *runs("b", [100], status="optimal", certified=True), *runs("c", [100])])
+    assert told == "1 of 4 runs with an optimal plan are certified optimal."
+
+
 def test_one_solver_has_no_rival() -> None:
     assert [*verdicts(runs("a", [1]))] == [
         "a 10 s has no rival here: 1 run of 1 instance, with a mean proven gap of 10 %."

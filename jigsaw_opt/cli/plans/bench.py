@@ -29,6 +29,10 @@ ARGUMENTS: Arguments = {
     "--time-limits SECONDS": {"help": "as in 10,60 (default: 10, or none where there is a work limit)", "type": None},
     "--work-limit UNITS": "deterministic units that end a solve",
     "--gap SHARE": "gap that ends a solve, as in 0.01",
+    "--certify SECONDS": {
+        "help": "after each solve, search for a proof of its bound for so long, where it has none (default: do not)",
+        "type": None,
+    },
     "--threads N": "threads of each solve (default: all cores / jobs)",
     **engine_arguments("solves"),
     "comparison:": GATE,

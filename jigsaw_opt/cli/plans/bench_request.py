@@ -35,6 +35,9 @@ def tasks_of(arguments: argparse.Namespace, problems: Problems) -> tuple[SweepTa
     solvers = _listed(problems, "--solvers", arguments.solvers, _solver)
     seeds = _listed(problems, "--seeds", arguments.seeds, _seed)
     limits = _limits(problems, arguments)
+    certify_limit = None
+    with problems.of("--certify"):
+        certify_limit = None if arguments.certify is None else _seconds(arguments.certify)
     entries: list[Entry] = []
     for source in arguments.sources:
         with problems.of(source):
@@ -44,7 +47,7 @@ def tasks_of(arguments: argparse.Namespace, problems: Problems) -> tuple[SweepTa
         Options(work_limit=arguments.work_limit, gap=arguments.gap, threads=arguments.threads)
     problems.tell()
     _require_engines(solvers)
-    design = Design(solvers, seeds, limits, arguments.work_limit, arguments.gap, arguments.threads)
+    design = Design(solvers, seeds, limits, arguments.work_limit, arguments.gap, arguments.threads, certify_limit)
     return trials(entries, design)
 
 
@@ -222,6 +225,7 @@ _TASK = {
     "work_limit": "work limit",
     "gap_limit": "gap limit",
     "threads": "threads",
+    "certify_limit": "limit of the search for proofs",
 }
 """By column that makes the key of a run, its name."""
 

@@ -17,6 +17,7 @@ from jigsaw_opt.documents import decode_instance, encode_instance, encode_plan, 
 from jigsaw_opt.errors import JigsawError
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.certification import certify
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result
 from jigsaw_opt.solvers.solve import solve
@@ -27,16 +28,18 @@ from jigsaw_opt.system.hardware import hardware
 _MAXRSS_PER_MIB = 1024 * 1024 if platform.system() == "Darwin" else 1024
 
 
-def measure(document: bytes, solver: str, options: Options) -> dict[str, Any]:
+def measure(document: bytes, solver: str, options: Options, certify_limit: float | None = None) -> dict[str, Any]:
     """Solve an instance and tell what came out and what it cost.
 
-    The part of a row that only the solve can tell; where it raised, only ``error`` and the costs.
+    The part of a row that only the solve can tell; where it raised, only ``error`` and the costs. Costs are those of
+    the solve, without the search for a proof of its bound.
+
+    `certify_limit`: seconds of that search; None for no search.
     """
     instance = decode_instance(document)
     started, cpu = time.monotonic(), _cpu_seconds()
-    outcome = _solved(instance, solver, options)
-    return {
-        **outcome,
+    found = _solved(instance, solver, options)
+    costs = {
         "seconds": round(time.monotonic() - started, 3),
         "cpu_seconds": round(_cpu_seconds() - cpu, 3),
         "peak_rss_mib": round(_peak_rss_mib(), 1),
@@ -44,14 +47,17 @@ def measure(document: bytes, solver: str, options: Options) -> dict[str, Any]:
         "host_cores": os.cpu_count(),
         "hardware": hardware(),
     }
+    if not isinstance(found, Result):
+        return {"error": str(found), **costs}
+    result = found if certify_limit is None else certify(instance, found, certify_limit)
+    return {**_outcome(result, options.time_limit), **_better_plan(result.plan), **costs}
 
 
-def _solved(instance: Instance, solver: str, options: Options) -> dict[str, Any]:
+def _solved(instance: Instance, solver: str, options: Options) -> Result | JigsawError:
     try:
-        result = solve(instance, solver, options)
+        return solve(instance, solver, options)
     except JigsawError as error:
-        return {"error": str(error)}
-    return {**_outcome(result, options.time_limit), **_better_plan(result.plan)}
+        return error
 
 
 def _better_plan(plan: Plan | None) -> dict[str, Any]:
@@ -113,7 +119,8 @@ class Design:
     """The design of a measurement: all combinations of the first three, the rest the same for all.
 
     `solvers, seeds, time_limits`: names, seeds, and seconds (None for no limit). `work_limit, gap`: deterministic units
-    and relative gap that end a solve, or None.
+    and relative gap that end a solve, or None. `certify_limit`: seconds of the search for a proof of each bound; None
+    for no search.
     """
 
     solvers: Sequence[str]
@@ -122,6 +129,7 @@ class Design:
     work_limit: float | None = None
     gap: float | None = None
     threads: int = 1
+    certify_limit: float | None = None
 
 
 def trials(entries: Iterable[Entry], design: Design) -> tuple[SweepTask, ...]:
@@ -138,13 +146,15 @@ def trials(entries: Iterable[Entry], design: Design) -> tuple[SweepTask, ...]:
 def _of_instance(document: bytes, labels: dict[str, Any], design: Design) -> Iterable[SweepTask]:
     for limit, solver, seed in product(design.time_limits, design.solvers, design.seeds):
         options = Options(limit, design.gap, work_limit=design.work_limit, seed=seed, threads=design.threads)
-        told = {**labels, "solver": solver, **_limit_labels(options)}
-        yield SweepTask(_key(labels["instance_sha256"], solver, options), measure, (document, solver, options), told)
+        told = {**labels, "solver": solver, **_limit_labels(options), "certify_limit": design.certify_limit}
+        key = _key(labels["instance_sha256"], solver, options, design.certify_limit)
+        yield SweepTask(key, measure, (document, solver, options, design.certify_limit), told)
 
 
-def _key(sha256: str, solver: str, options: Options) -> str:
+def _key(sha256: str, solver: str, options: Options, certify_limit: float | None) -> str:
     """Return what decides the result, as far as anything does: the instance's content, never its name."""
-    limits = ((name, getattr(options, name)) for name in ("time_limit", "work_limit", "gap", "seed"))
+    names = ("time_limit", "work_limit", "gap", "seed")
+    limits = [*((name, getattr(options, name)) for name in names), ("certify_limit", certify_limit)]
     given = (f"{name}={value}" for name, value in limits if value is not None)
     return " ".join((sha256, solver, *given, f"workers={options.threads}"))
 
