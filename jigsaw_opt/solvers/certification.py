@@ -91,8 +91,8 @@ def certify(instance: Instance, result: Result, seconds: float | None = None) ->
         if result.status is Status.INFEASIBLE:
             end, work = monotonic() + left, _WORK if left == math.inf else left
             found = refutations(instance, result.conflicts, work, lambda: monotonic() >= end)
-            return _refuted(instance, result, found)
-        for bound in _arguable(instance, result.bound, left):
+            result = _refuted(instance, result, found)
+        for bound in () if result.status is Status.INFEASIBLE else _arguable(instance, result.bound, left):
             least = result.certified_bound
             if (least is None or least < bound.value) and is_certified(instance, bound):
                 result = _with_proof(result, bound, proof_of(instance, bound))

@@ -191,6 +191,25 @@ def test_the_commands_write_and_check_it(
     assert main(["check", str(path), "--proof", str(proof), "--json"]) == 0
     right = {"right": True, "fault": None, "bound": None, "certified_optimal": None}
     assert json.loads(capsys.readouterr().out) == {"proof": right}
+    # A right proof of a bound is no proof that there is no plan.
+    save_proof(BoundProof(late.name, instance_sha256(late), late.objective, None, {"kind": "none"}), proof)
+    assert main(["check", str(path), "--proof", str(proof)]) == 7
+    assert "proves a bound, not that there is no plan" in capsys.readouterr().out
+
+
+def test_a_search_that_fails_says_so(
+    tmp_path: Path, pair: Instance, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, proof, late = tmp_path / "late.json", tmp_path / "proof.json", guaranteed(pair, 1799)
+    save_instance(late, path)
+    for name in ("quick_refutations", "refutations"):
+        monkeypatch.setattr(f"jigsaw_opt.solvers.certification.{name}", lambda *_: iter(()))
+    assert main(["solve", str(path), "--proof", str(proof)]) == 4
+    printed = capsys.readouterr()
+    assert "infeasible (not certified)" in printed.out
+    assert "proves the bound 1800, and not that there is no plan" in printed.err
+    assert main(["check", str(path), "--proof", str(proof)]) == 0
+    assert capsys.readouterr().out == "no plan is better than 1800 (certified)\n"
 
 
 def test_a_plan_beside_a_proof_that_there_is_none_is_a_contradiction(

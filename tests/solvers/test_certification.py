@@ -110,7 +110,7 @@ def test_a_proof_of_more_than_the_bound_raises_it(pair: Instance) -> None:
     assert (found.status, found.bound, found.verdict) == (Status.OPTIMAL, 1800, "certified optimal")
     assert found.plan == best.plan and found.bound_by.startswith("the relaxation ")
     none = certify(pair, replace(less, status=Status.INFEASIBLE, objective=None, plan=None), 0.0)
-    assert (none.bound_proof, none.certified, none.verdict) == (None, False, "infeasible (not certified)")
+    assert (none.certified_bound, none.certified, none.verdict) == (0, False, "infeasible (not certified)")
     above = replace(less, objective=1799, plan=replace(best.plan, objective=1799))
     assert "are both found right; this is a fault of the program" in certify(pair, above, 0.0).failure
 

@@ -206,9 +206,9 @@ def _with_proof(instance: Instance, result: Result, arguments: argparse.Namespac
     if proof is not None:
         save_proof(proof, arguments.proof)
         if not result.certified:
-            of, by = f"of the bound {result.bound}", result.bound_by or "its solver"
-            of, by = ("that there is no plan", result.solver) if result.status == "infeasible" else (of, by)
-            note(f"{arguments.proof} proves the bound {proof.bound}; {of} there is only the word of {by}")
+            by = f"; of the bound {result.bound} there is only the word of {result.bound_by or 'its solver'}"
+            rest = ", and not that there is no plan" if result.status == "infeasible" else by
+            note(f"{arguments.proof} proves the bound {proof.bound}{rest}")
         if result.bound > before.bound:
             note(f"{arguments.proof} proves {proof.bound}, more than the bound {before.bound} of the solve")
             if result.plan is not None and arguments.output is not None:
