@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from jigsaw_opt.checking.proofs import check_proof
+from jigsaw_opt.cli import main
 from jigsaw_opt.documents import decode_instance, decode_proof, encode_proof, instance_sha256
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem import Instance
@@ -38,6 +40,21 @@ def test_the_document_is_the_proof_of_the_worked_example_as_it_is_written() -> N
     proof = decode_proof(found[1])
     assert check_proof(worked(), proof) is None
     assert (proof.bound, encode_proof(proof).decode()) == (2820, found[1])
+
+
+def test_the_first_commands_print_what_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ortools")
+    monkeypatch.chdir(tmp_path)
+    found = re.search(r"```console\n(.*?)```", section(PAGE, "Make and check a proof"), re.DOTALL)
+    assert found
+    for command, printed in re.findall(r"^\$ jigsaw (.*)\n((?:[^$].*\n)*)", found[1], re.MULTILINE):
+        assert main(command.split()) == 0
+        shown, told = (
+            re.sub(r"\d+\.\d+ s| +$", "", text, flags=re.MULTILINE) for text in (capsys.readouterr().out, printed)
+        )
+        assert shown == told
 
 
 @pytest.mark.parametrize(("name", "objective", "bound", "text"), EXAMPLES)
