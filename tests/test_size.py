@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 CODE = {
-    "checking": (3_724, "every rule of the specification from its definition alone, twice where a phase differs"),
+    "checking": (3_730, "every rule of the specification from its definition alone, twice where a phase differs"),
     "cli": (3_954, "29 commands, each with its options, and what they print"),
     "documents": (5_898, "JSON in and out with the path of each problem, and 40 formats of other systems"),
     "executor": (7_908, "models, exchange, ways of partial training, pipelines, profiles and replay with PyTorch"),
@@ -21,7 +21,7 @@ CODE = {
     "scheduling": (6_772, "policies and their placement, performance models, the live scheduler"),
     "serving": (2_426, "the HTTP service over a live scheduler, what it keeps, its page, and a client of Slurm"),
     "simulation": (3_212, "inputs, engine, prediction and results"),
-    "solvers": (21_506, "bounds, generators, searches, exact engines, explanations, sessions: the largest"),
+    "solvers": (21_518, "bounds, generators, searches, exact engines, explanations, sessions: the largest"),
     "sweeps": (1_774, "parallel runs that survive a kill, and the bench"),
     "system": (552, "files, clocks, signals, processes, and code of others"),
     "views": (1_827, "pictures, HTML pages and their words, and the formats of other programs"),

@@ -60,6 +60,8 @@ class _CaseSearch:
     """Depth-first search for a tree of cases, by the variables that contradictions rest on most (Chaff, 2001).
 
     A case that does not rest on the branch above it takes its place (conflict-directed backjumping; Prosser, 1993).
+
+    `first`: how many changes come before all branches. `reasons`: what least sums of rows rest on.
     """
 
     plan: PlanRows
@@ -68,6 +70,8 @@ class _CaseSearch:
     gain: float = 1.0
     domains: Domains = field(init=False)
     activity: list[float] = field(init=False)
+    first: int = 0
+    reasons: dict[int, frozenset[tuple[int, bool]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.domains = Domains(self.plan, self.most_changes)
@@ -76,7 +80,9 @@ class _CaseSearch:
 
     def refutation(self) -> _Tree | None:
         """Return a tree without a branch that is not needed."""
-        tree, _ = self._cases(self.domains.propagate())
+        refuted = self.domains.propagate()
+        self.first = len(self.domains.changes)
+        tree, _ = self._cases(refuted)
         self.domains = Domains(self.plan)
         return self._trimmed(tree, self.domains.propagate())
 
@@ -103,7 +109,7 @@ class _CaseSearch:
         free = [v for v in self.open if low[v] < high[v]]
         if not free:
             raise _GivenUpError
-        best = max(free, key=lambda v: self.activity[v])
+        best = max(free, key=self.activity.__getitem__)
         return best, (low[best] + high[best]) // 2
 
     def _causes(self) -> set[int]:
@@ -111,7 +117,7 @@ class _CaseSearch:
         needed, causes = set(self.domains.conflict), set[int]()
         for variable, _ in needed:
             self.activity[variable] += self.gain
-        for place in reversed(range(len(self.domains.changes))):
+        for place in reversed(range(self.first, len(self.domains.changes))):
             variable, largest, _, row = self.domains.changes[place]
             if (variable, largest) in needed:
                 needed.discard((variable, largest))
@@ -119,11 +125,22 @@ class _CaseSearch:
                 if row < 0:
                     causes.add(place)
                 else:
-                    needed.update((v, factor < 0) for factor, v in self.plan.rows[row][0] if v != variable)
+                    # A row narrows a bound of its variable whatever the opposite one is.
+                    opposite = (variable, not largest)
+                    apart = opposite not in needed
+                    needed.update(self._bounds(row))
+                    if apart:
+                        needed.discard(opposite)
         self.gain *= _DECAY
         if self.gain > 1e100:  # Floats are finite.
             self.activity, self.gain = [each / self.gain for each in self.activity], 1.0
         return causes
+
+    def _bounds(self, row: int) -> frozenset[tuple[int, bool]]:
+        """Return the bounds in the least sum of a row: variables, each with whether it is the largest value."""
+        if row not in self.reasons:
+            self.reasons[row] = frozenset((variable, factor < 0) for factor, variable in self.plan.rows[row][0])
+        return self.reasons[row]
 
     def _trimmed(self, tree: _Tree | None, refuted: bool) -> _Tree | None:
         """Return the tree without the cases behind a contradiction."""

@@ -34,8 +34,9 @@ class Domains:
         self.plan, self.low, self.high = plan, [*plan.low], [*plan.high]
         self.changes: list[tuple[int, bool, int, int]] = []
         self.conflict: list[tuple[int, bool]] = []
-        # How much each row may still grow, and how much one variable can add: only where that is more, it narrows.
-        self._slack, self._reach = [side for _, side in plan.rows], [0] * len(plan.rows)
+        # How much each row may still grow: it narrows what can add more. What can add most is first in its terms.
+        self._slack = [side for _, side in plan.rows]
+        self._terms: list[list[tuple[int, int, int]]] = []
         self._rows: tuple[list[list[Term]], list[list[Term]]] = ([[] for _ in plan.names], [[] for _ in plan.names])
         for number, (terms, _) in enumerate(plan.rows):
             for factor, variable in terms:
@@ -51,38 +52,43 @@ class Domains:
         """Narrow the variables by all rows, as all cases begin; return whether a contradiction is reached."""
         rows = range(len(self._slack))
         self._waiting, self._queued = deque(rows), bytearray(b"\1" * len(rows))
-        self._reach = self._reaches()
+        self._set_reaches()
         refuted = self._narrow() or self._overloaded(range(len(self.plan.resources)))
-        self._reach = self._reaches()
+        self._left -= len(self.changes)
+        self._set_reaches()
         return refuted
 
-    def _reaches(self) -> list[int]:
-        return [
-            max((abs(factor) * (self.high[v] - self.low[v]) for factor, v in terms), default=0)
+    def _set_reaches(self) -> None:
+        """Work out how much each variable of a row can add to it at most, here and in all cases below."""
+        widths = [high - low for low, high in zip(self.low, self.high, strict=True)]
+        self._terms = [
+            sorted(((abs(factor) * widths[v], factor, v) for factor, v in terms), reverse=True)
             for terms, _ in self.plan.rows
         ]
+        self._reach = [terms[0][0] if terms else 0 for terms in self._terms]
 
     def _narrow(self) -> bool:
         """Narrow the variables by the rows that wait; return whether one of them cannot hold."""
         clock.check_deadline()
-        most = len(self.changes) + _MOST_CHANGES_BY_ROW * len(self._slack)
-        low, high, slacks, rows = self.low, self.high, self._slack, self.plan.rows
+        most = len(self.changes) + min(self._left, _MOST_CHANGES_BY_ROW * len(self._slack))
+        low, high, slacks, rows = self.low, self.high, self._slack, self._terms
         waiting, queued = self._waiting, self._queued
         while waiting:
             number = waiting.popleft()
             queued[number] = 0
-            slack, terms = slacks[number], rows[number][0]
+            slack = slacks[number]
             if slack < 0:
-                self.conflict = [(variable, factor < 0) for factor, variable in terms]
+                self.conflict = [(variable, factor < 0) for factor, variable in self.plan.rows[number][0]]
                 return True
-            for factor, variable in terms:
-                if abs(factor) * (high[variable] - low[variable]) > slack:
-                    if factor > 0:
+            for reach, factor, variable in rows[number]:
+                if reach <= slack:
+                    break
+                if factor > 0:
+                    if factor * (high[variable] - low[variable]) > slack:
                         self._change(variable, True, low[variable] + slack // factor, number)
-                    else:
-                        self._change(variable, False, high[variable] - slack // -factor, number)
-                    self._left -= 1
-            if self._left < 0 or len(self.changes) > most:
+                elif factor * (low[variable] - high[variable]) > slack:
+                    self._change(variable, False, high[variable] - slack // -factor, number)
+            if len(self.changes) > most:
                 raise TooManyChangesError
         return False
 
@@ -133,10 +139,11 @@ class Domains:
         if self.low[variable] > self.high[variable]:
             self.conflict = [(variable, False), (variable, True)]
             return True
-        # What else operations need has not changed since the case above this one.
-        return self._narrow() or self._overloaded(
-            sorted({number for change in self.changes[first:] for number in self._resources[change[0]]})
-        )
+        refuted = self._narrow()
+        self._left -= len(self.changes) - first - 1
+        # The operations on other resources have not changed since the case above this one.
+        touched = {number for change in self.changes[first:] for number in self._resources[change[0]]}
+        return refuted or self._overloaded(sorted(touched))
 
     def undo(self, length: int) -> None:
         """Take back all changes but the first ones."""
