@@ -35,23 +35,30 @@ def timeline_html(picture: Picture) -> str:
 
 def timeline_data(picture: Picture) -> dict[str, object]:
     """Return what the page is made of; a bound of 0 says nothing, and is none."""
-    plan, proven, instance = picture.plan, picture.proven, picture.instance
-    reached = "certified optimal" if proven and proven.certified else "optimal"
-    return {
-        "name": printable(instance.name),
-        "status": reached if proven and proven.value >= plan.objective else plan.status,
-        "objective": plan.objective,
-        "objectiveName": instance.objective,
-        "bound": max(plan.bound, proven.value if proven else 0) or None,
-        "proof": None if proven is None else told_proof(instance.objective, proven, plan.bound),
-        "period": plan.period_us,
-        "end": picture.end_us,
-        "solver": printable(str(plan.solver.get("name", ""))),
-        "facts": _facts(picture),
+    return _head(picture) | {
+        "period": picture.plan.period_us,
         "jobs": list(_jobs(picture)),
         "chosen": picture.chosen,
         "racks": _racks(picture.instance.cluster),
         "lanes": [*_lanes(picture)],
+    }
+
+
+def _head(picture: Picture) -> dict[str, object]:
+    """Return what both pages tell of a plan as a whole."""
+    plan, instance, proven = picture.plan, picture.instance, picture.proven
+    best = 0 if proven is None else proven.value
+    reached = "certified optimal" if proven and proven.certified else "optimal"
+    return {
+        "name": printable(instance.name),
+        "status": reached if proven and best >= plan.objective else plan.status,
+        "objective": plan.objective,
+        "objectiveName": instance.objective,
+        "bound": max(plan.bound, best) or None,
+        "proof": None if proven is None else told_proof(instance.objective, proven, plan.bound),
+        "solver": printable(str(plan.solver.get("name", ""))),
+        "facts": _facts(picture),
+        "end": picture.end_us,
     }
 
 
@@ -62,22 +69,11 @@ def _facts(picture: Picture) -> tuple[tuple[str, str], ...]:
 
 def _phases_data(picture: Picture) -> dict[str, object]:
     """Return what the page of a phased plan is made of."""
-    plan, instance, proven = picture.plan, picture.instance, picture.proven
-    phases = list(plan.all_phases())
-    reached = proven is not None and proven.certified and proven.value >= plan.objective
-    return {
-        "name": printable(instance.name),
-        "status": "certified optimal" if reached else plan.status,
-        "objective": plan.objective,
-        "objectiveName": instance.objective,
-        "bound": max(plan.bound, proven.value if proven else 0),
-        "proof": None if proven is None else told_proof(instance.objective, proven, plan.bound),
-        "solver": printable(str(plan.solver.get("name", ""))),
-        "facts": _facts(picture),
-        "end": picture.end_us,
+    phases = list(picture.plan.all_phases())
+    return _head(picture) | {
         "jobs": [
             {"name": printable(job.name), "release": job.release_us, "deadline": job.deadline_us}
-            for job in instance.jobs
+            for job in picture.instance.jobs
         ],
         "rows": [*_rows(picture)],
         "memory": [_memory_lane(row) for row in picture.rows if isinstance(row, MemoryLane)],
