@@ -28,6 +28,8 @@ _MORE_SECONDS, _MORE_SHARE = 0.25, 0.02
 """Time for the check after the time limit, in seconds and as a share of the limit: less than a solve may be late."""
 _CHECK_SECONDS = 10.0
 """Longest time of a check, whatever the time limit."""
+_QUICK_SECONDS = 2.0
+"""Longest time that a solve looks for a proof that there is no plan."""
 _REPORT = "this is a fault of the program, please report it"
 _WORK = 1.0
 """Seconds of a usual core for relaxations that take their time, where nobody sets a limit."""
@@ -46,7 +48,9 @@ def certified(instance: Instance, result: Result, started: float, options: Optio
     result, fault = replace(result, bound_proof=None), None
     with suppress(OutOfTimeError, TooLargeError), clock.limited(limit):
         if result.status is Status.INFEASIBLE:
-            result = _refuted(instance, result, quick_refutations(instance, result.conflicts))
+            quick = clock.Clock(min(clock.left(), _QUICK_SECONDS), Event())
+            with suppress(OutOfTimeError), clock.limited(quick):
+                result = _refuted(instance, result, quick_refutations(instance, result.conflicts))
             if result.certified:
                 return result
         fault = None if own is None else check_proof(instance, own)

@@ -162,6 +162,13 @@ def test_a_job_without_a_place_and_a_licence_that_is_missing_are_certified() -> 
         replace(instance, jobs=(wide, second)),
         replace(instance, cluster=none, jobs=(replace(first, licences=("l",)), second)),
         Instance("big", Cluster((Server("s", "v100", 25_000, 10**9, 1),)), models, (replace(second, workers=25_001),)),
+        replace(
+            instance,
+            cluster=replace(cluster, licences={"l": 1}),
+            jobs=tuple(replace(job, licences=("l",)) for job in instance.jobs),
+            horizon="cyclic",
+            objective="period",
+        ),
     ]
     for each in cases:
         result = solve(each, time_limit=20)

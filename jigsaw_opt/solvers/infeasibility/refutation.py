@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 from jigsaw_opt.checking.proofs.cases import MOST_CHANGES
 from jigsaw_opt.checking.proofs.facts import Facts
@@ -18,17 +19,18 @@ from jigsaw_opt.solvers.result import Conflict
 
 _QUICK_CHANGES = 50_000
 """Changes of values in a quick search for cases."""
-_MOST_PARTS = 24
-"""Sets of jobs that are tried."""
+_MOST_PARTS, _MOST_SEARCHED = 24, 6
+"""Sets of jobs that are tried, and those of them that are searched."""
 
 
 def quick_refutations(instance: Instance, conflicts: Sequence[Conflict]) -> Iterator[Argument]:
     """Yield arguments that may show that there is no plan, as far as they take no search."""
-    for part, most in _parts(instance, conflicts):
-        if not too_wide(part):
-            for bound in reversed([*instant_bounds(compile_instance(part))]):
-                if bound.value > most:
-                    yield from _about(part, most, bound.proof.argument)
+    parts = list(_parts(instance, conflicts))
+    for part, most in parts:
+        for bound in () if too_wide(part) else reversed([*instant_bounds(compile_instance(part))]):
+            if bound.value > most:
+                yield from _about(part, most, bound.proof.argument)
+    for part, most in parts:
         yield from _about(part, most, prove_by_cases(part, most + 1, _QUICK_CHANGES))
 
 
@@ -40,7 +42,7 @@ def refutations(
     `work`: seconds of a usual core for relaxations of each set of jobs. `stop`: whether the time is over.
     """
     yield from quick_refutations(instance, conflicts)
-    for part, most in _parts(instance, conflicts):
+    for part, most in islice(_parts(instance, conflicts), _MOST_SEARCHED):
         yield from _about(part, most, prove_by_cases(part, most + 1, MOST_CHANGES, stop))
         for bound in () if too_wide(part) else stronger_bounds(compile_instance(part), most, work, stop):
             yield from _about(part, most, bound.proof.argument)
@@ -64,12 +66,11 @@ def _parts(instance: Instance, conflicts: Sequence[Conflict]) -> Iterator[tuple[
 
 
 def _sets(instance: Instance, conflicts: Sequence[Conflict]) -> list[frozenset[str]]:
-    """Return sets of jobs of which one may have no plan: those of conflicts, and all up to a deadline."""
+    """Return sets of jobs of which one may have no plan: those of conflicts, each of them, and all up to a deadline."""
     found = [frozenset(conflict.jobs) for conflict in conflicts]
-    if instance.horizon == "cyclic":
-        found.append(frozenset(job.name for job in instance.jobs))
     deadlines = {job.name: job.deadline_us for job in instance.jobs if job.deadline_us is not None}
+    found.append(frozenset(deadlines if instance.horizon == "finite" else (job.name for job in instance.jobs)))
+    found += [frozenset([name]) for conflict in conflicts for name in conflict.jobs[:_MOST_SEARCHED]]
     for latest in sorted(set(deadlines.values()), reverse=True):
         found.append(frozenset(name for name, deadline in deadlines.items() if deadline <= latest))
-    found += [frozenset([name]) for conflict in conflicts for name in conflict.jobs]
     return list(dict.fromkeys(each for each in found if each))
