@@ -45,13 +45,21 @@ def values(rows: PlanRows, instance: Instance, plan: Plan, together: bool = Fals
         _iterations(found, instance, job, gpus)
     for name in rows.names:
         if name[0] == "order":
-            one, other = (found["start" if isinstance(o[2], str) else "transfer", *o] for o in (name[1:4], name[4:]))
+            half = len(name) // 2
+            one, other = (found[_start(o)] for o in (name[1 : half + 1], name[half + 1 :]))
             # The least number of periods after which a repetition of the other operation starts no sooner.
             turns = -(-(one - other) // plan.objective)
             found[name] = int(one <= other) if instance.horizon == "finite" else turns
     if together:
         found = _together(found, jobs)
     return [found.get(name, 0) for name in rows.names]
+
+
+def _start(operation: Name) -> Name:
+    """Return the name of the start of an operation that an order is about: a whole job, a block or a transfer."""
+    if len(operation) == 1:
+        return "begin", *operation, 1
+    return "start" if isinstance(operation[2], str) else "transfer", *operation
 
 
 def _from_the_first_on(jobs: Sequence[JobPlan], period: int) -> list[JobPlan]:

@@ -11,8 +11,9 @@ from jigsaw_opt.checking.proofs.facts import Facts
 from jigsaw_opt.checking.proofs.plan_rows import plan_rows
 from jigsaw_opt.checking.proofs.step import ProofStep
 from jigsaw_opt.instances import best_plan, generate, load, names
-from jigsaw_opt.problem import FullDepth, Instance, Job, Plan, StaircaseDepth
+from jigsaw_opt.problem import Cluster, FullDepth, Instance, Job, Model, Plan, Segment, Server, StaircaseDepth
 from jigsaw_opt.problem.exchange import JobExchange
+from jigsaw_opt.solvers.case_search import prove_by_cases
 from jigsaw_opt.solvers.solve import solve
 from tests import random_instances as draw
 from tests.checking.rows_of_plans import broken, values
@@ -40,6 +41,21 @@ def test_plans_of_random_instances_keep_the_rows(seed: int) -> None:
         plan = solve(instance, method, **({} if method == "greedy" else {"work_limit": 0.02, "threads": 1})).plan
         assert plan is not None
         require_rows(instance, plan)
+
+
+@pytest.mark.parametrize(("memory", "optimum"), [(12, 10 * 14 + 28), (11, 10 * 14 + 35)])
+def test_jobs_without_memory_for_both_follow_one_another(memory: int, optimum: int) -> None:
+    # States of 4 bytes each and activations of at most 4: both jobs need 12, and the second one has a block from 7 on.
+    times = {"t": 2}, {"t": 5}
+    models = {name: Model((Segment(name, *times, 1, held),), (1,), 4) for name, held in (("a", 3), ("b", 4))}
+    jobs = Job("a", "a", 1, 3, depth=FullDepth()), Job("b", "b", 1, 1, 7, 10, FullDepth())
+    cluster = Cluster((Server("s", "t", 1, memory, 10**9, 0),))
+    instance = Instance("pair", cluster, models, jobs, "finite", "weighted_completion")
+    plan = solve(instance, threads=1).plan
+    assert plan is not None and plan.objective == optimum
+    require_rows(instance, plan)
+    assert prove_by_cases(instance, optimum) is not None
+    assert prove_by_cases(instance, optimum + 1) is None
 
 
 def _drawn(seed: int) -> Instance:

@@ -122,6 +122,11 @@ class JobRows:
         """Return the duration of a block on a GPU by level."""
         return self.terms.durations[self.cluster.servers[self.server_of[gpu]].gpu_type]
 
+    def as_a_whole(self, gpu: int) -> ResourceUse:
+        """Return the job as one operation on a GPU, from its begin to its end."""
+        block = self.blocks[1, gpu]
+        return block._replace(start=self.begins[0], end=self.ends[-1], order=(self.job.name,))
+
     def _place(self) -> None:
         rows, job, servers = self.rows, self.job, self.cluster.servers
         self.server_of = [s for s, server in enumerate(servers) for _ in range(server.gpus)]

@@ -50,7 +50,9 @@ def plan_rows(step: ProofStep, facts: Facts, limit: int, together: bool = False)
                 (_finite_order if finite else _cyclic_order)(rows, orders, one, other, limit)
     _monotone(rows, orders)
     _alike(rows, all_rows, instance)
-    if not finite:
+    if finite:
+        _apart(rows, all_rows, limit)
+    else:
         _memory(rows, all_rows, instance)
     for licence, units in (instance.cluster.licences or {}).items():
         holders = sum(licence in (job.licences or ()) for job in instance.jobs)
@@ -138,6 +140,17 @@ def _alike(rows: PlanRows, jobs: Sequence[JobRows], instance: Instance) -> None:
             if terms:
                 rows.at_most(terms, 0)
         first += server.gpus
+
+
+def _apart(rows: PlanRows, jobs: Sequence[JobRows], limit: int) -> None:
+    """Let one of two jobs end before the other begins where a GPU has no memory for both (specification: memory)."""
+    orders: dict[tuple[object, ...], int] = {}
+    for one, other in combinations([each for each in jobs if each.facts.span], 2):
+        (state, held), (other_state, other_held) = one.facts.shared.least_bytes, other.facts.shared.least_bytes
+        need = state + other_state + max(held, other_held)
+        for g in one.on:
+            if g in other.on and need > one.cluster.servers[one.server_of[g]].gpu_memory:
+                _finite_order(rows, orders, one.as_a_whole(g), other.as_a_whole(g), limit)
 
 
 def _memory(rows: PlanRows, jobs: Sequence[JobRows], instance: Instance) -> None:
