@@ -47,14 +47,14 @@ def _name(value: object) -> Name:
     return tuple(_name(entry) for entry in value) if isinstance(value, list) else value  # type: ignore[return-value]
 
 
-MOST_CHANGES = 10**7
+MOST_CHANGES, MOST_OF_A_ROW = 2 * 10**6, 20
 
 
 class Propagation:
     """Narrowing of the values of variables, which are numbered, by rows."""
 
     def __init__(self, rows: Rows) -> None:
-        self.changes = 0
+        self.changes: float = 0
         self.number = {name: k for k, name in enumerate(rows.values)}
         self.least = [low for low, _ in rows.values.values()]
         self.largest = [high for _, high in rows.values.values()]
@@ -73,7 +73,7 @@ class Propagation:
         if any(low > high for low, high in zip(least, largest)):
             return False
         waiting = deque(changed)
-        queued = set(waiting)
+        queued, begun = set(waiting), self.changes
         while waiting:
             row = waiting.popleft()
             queued.remove(row)
@@ -89,6 +89,7 @@ class Propagation:
                 else:
                     continue
                 self.changes += 1
+                need(self.changes - begun <= MOST_OF_A_ROW * len(self.rows), "values of a case are narrowed too often")
                 need(self.changes <= MOST_CHANGES, "values are narrowed too often")
                 waiting.extend(other for other in self.rows_of[v] if other not in queued)
                 queued.update(self.rows_of[v])
@@ -100,6 +101,7 @@ class Propagation:
             for present, length, start, done in operations
             if least[present] >= 1 and least[length] >= 1
         ]
+        self.changes += len(operations) ** 2 / 100
         sure.sort()
         for head in {start for _, start, _ in sure}:
             work = 0

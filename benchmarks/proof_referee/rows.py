@@ -51,6 +51,7 @@ class Rows:
         self.gpus = [Gpu(f"{server['name']}/{k}", server) for server in servers for k in range(server["gpus"])]
         self.values: dict[Name, tuple[int, int]] = {}
         self.rows: list[tuple[dict[Name, int], int]] = []
+        self.terms = 0
         self.resources: defaultdict[str, list[Operation]] = defaultdict(list)
         self.jobs = [JobRows(self, number, job) for number, job in enumerate(job for job in facts if job.known)]
         if instance["objective"] == "weighted_completion":
@@ -64,6 +65,7 @@ class Rows:
         self._gpus_alike()
         if self.cyclic:
             self._memory()
+        self._licences(instance["jobs"])
 
     def most(self, terms: Iterable[Term], most: int) -> None:
         """Add the row that a sum is at most a number."""
@@ -71,7 +73,8 @@ class Rows:
         for factor, name in terms:
             row[name] += factor
         self.rows.append(({name: factor for name, factor in row.items() if factor}, most))
-        need(len(self.rows) <= 60000, "there are more than 60000 rows")
+        self.terms += len(self.rows[-1][0])
+        need(len(self.rows) <= 60000 and self.terms <= 600_000, "there are too many rows, or variables in them")
 
     def equal(self, terms: Sequence[Term], value: int) -> None:
         """Add the two rows that a sum is a number."""
@@ -155,6 +158,11 @@ class Rows:
                 activations = [memory(job.facts.model, d) - job.state for d in job.buckets]
                 for i in job.iterations:
                     self.most([*job.steps(i, gpu, activations), (-job.times, most)], 0)
+
+    def _licences(self, jobs: list[Document]) -> None:
+        for licence, count in self.cluster.get("licences", {}).items():
+            holders = sum(licence in job.get("licences", []) for job in jobs)
+            self.most([], count - (holders if self.cyclic else min(holders, 1)))
 
 
 class JobRows:
