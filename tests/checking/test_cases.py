@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from jigsaw_opt.checking.proofs.arguments import proven
 from jigsaw_opt.checking.proofs.facts import Facts
 from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError
 from jigsaw_opt.instances import best_known, load
+from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.solvers.case_search import prove_by_cases
 from tests.checking.proof_mutants import mutants
+from tests.random_instances import GOALS
+from tests.random_task_graphs import random_task_graph_instance
+from tests.task_graph_oracle import task_graph_optimum
 
 
 @pytest.mark.parametrize("number", [0, 4, 9, 13, 15, 21, 27, 34, 37, 44, 58, 61, 70])
@@ -21,6 +27,34 @@ def test_the_optimum_is_proven_and_no_more(number: int) -> None:
     argument = prove_by_cases(instance, known.objective)
     assert argument is not None
     assert proven(ProofStep(argument, "$"), Facts(instance)) == known.objective
+
+
+@pytest.mark.parametrize("name", ["shop/job-6x4", "shop/cyclic-5x4", "pipeline/two-servers-cyclic"])
+def test_the_optimum_of_task_graphs_is_proven(name: str) -> None:
+    instance, known = load(name), best_known(name)
+    assert known is not None
+    argument = prove_by_cases(instance, known.objective)
+    assert argument is not None
+    assert proven(ProofStep(argument, "$"), Facts(instance)) == known.objective
+
+
+@pytest.mark.parametrize("goal", GOALS, ids=lambda goal: goal[1])
+def test_no_more_than_the_optimum_of_random_task_graphs_is_proven(goal: tuple[Horizon, Objective]) -> None:
+    found = 0
+    for seed in range(6):
+        instance = random_task_graph_instance(seed, *goal)
+        best = task_graph_optimum(instance)
+        if best is None:
+            continue
+        assert prove_by_cases(instance, best + 1, 3_000) is None, seed
+        argument = prove_by_cases(instance, best, 3_000)
+        found += argument is not None
+        # A changed tree of many cases may take long.
+        changes = [*mutants(argument)] if argument and len(argument["tree"]) < 20 else []
+        for path, changed in changes[:: 1 + len(changes) // 10]:
+            with suppress(ProofStepError):
+                assert proven(ProofStep(changed, "$"), Facts(instance)) <= best, (seed, path)
+    assert found > 2
 
 
 @pytest.mark.parametrize("number", [0, 4, 13])

@@ -17,7 +17,7 @@ from jigsaw_opt.solvers.case_search import prove_by_cases
 from jigsaw_opt.solvers.solve import solve
 from tests import random_instances as draw
 from tests.checking.rows_of_plans import broken, values
-from tests.random_task_graphs import random_mixed_instance
+from tests.random_task_graphs import random_mixed_instance, random_task_graph_instance
 
 
 def require_rows(instance: Instance, plan: Plan) -> None:
@@ -56,6 +56,23 @@ def test_jobs_without_memory_for_both_follow_one_another(memory: int, optimum: i
     require_rows(instance, plan)
     assert prove_by_cases(instance, optimum) is not None
     assert prove_by_cases(instance, optimum + 1) is None
+
+
+@pytest.mark.parametrize("name", [*names("pipeline"), *names("shop")])
+def test_best_plans_of_task_graphs_keep_the_rows(name: str) -> None:
+    plan = best_plan(name)
+    assert plan is not None
+    require_rows(load(name), plan)
+
+
+@pytest.mark.parametrize("seed", range(0, 40, 4))
+def test_plans_of_random_task_graphs_keep_the_rows(seed: int) -> None:
+    for horizon, objective in draw.GOALS:
+        instance = random_task_graph_instance(seed, horizon, objective)
+        for method in ("greedy", "phased" if horizon == "finite" else "auto"):
+            plan = solve(instance, method, **({} if method == "greedy" else {"work_limit": 0.02, "threads": 1})).plan
+            if plan is not None:
+                require_rows(instance, plan)
 
 
 def _drawn(seed: int) -> Instance:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import add
@@ -112,6 +112,9 @@ class JobRows:
             self._iteration(i)
         rows.at_most([(1, self.begins[0]), (-1, self.ends[-1])], -facts.span)
         self._totals()
+
+    reach = 2
+    """Most periods between the first start of the first job and a start or end of an operation."""
 
     def deepest(self, server: int) -> int:
         """Return the deepest level that a worker may have on a server; 0 where it may not be there."""
@@ -298,18 +301,51 @@ class JobRows:
         """Earliest moment at which bucket 1 is ready."""
         return self.job.release_us + min(self.facts.shared.shortest_blocks, default=0)
 
-    def least_load(self, link: int) -> int:
-        """Return a time that the transfers of all iterations take where they use a link."""
+    @property
+    def tail(self) -> int:
+        """Least time between the end of a block and that of the job."""
+        return self.facts.shared.tail
+
+    def gpu_work(self, g: int) -> list[Term]:
+        """Return terms that add up to the time of the blocks of all iterations on a GPU."""
+        return [(1, self.blocks[i, g].length) for i in self.iterations if g in self.on]
+
+    def gpu_uses(self) -> Iterator[tuple[int, ResourceUse]]:
+        """Yield each GPU with each block that may be there."""
+        return ((g, block) for (_, g), block in self.blocks.items())
+
+    def used_links(self) -> Collection[int]:
+        """Return the links that some spread uses."""
+        return self.uses.keys()
+
+    def link_work(self, link: int) -> list[Term]:
+        """Return a term for the least time of the transfers of all iterations on a link, if they use it."""
         over = [spread for _, spread in self.spreads if link in spread.exchange.links]
         buckets = range(1, self.depth + 1)
-        return self.job.iterations * sum(min(self.lengths(b, spread)[0] for spread in over) for b in buckets)
+        once = sum(min(self.lengths(b, spread)[0] for spread in over) for b in buckets)
+        return [(self.job.iterations * once, self.uses[link])]
 
-    def links(self) -> Iterator[tuple[int, ResourceUse]]:
+    def link_uses(self) -> Iterator[tuple[int, ResourceUse]]:
         """Yield each link with each transfer that may use it and always takes time."""
         for link, present in self.uses.items():
             for (i, b), (start, done, length) in self.transfers.items():
                 if self.shortest(b):
                     yield link, ResourceUse(present, start, done, length, (self.job.name, i, b), self.number)
+
+    def alike(self, g: int) -> list[tuple[int, int]]:
+        """Return the variable `on` of a GPU and of the next one of its server."""
+        return [(self.on[g], self.on[g + 1])] if g in self.on else []
+
+    def alike_levels(self, g: int) -> list[tuple[int, int]]:
+        """Return the variables `level` of a GPU and of the next one of its server, the deepest ones first."""
+        if g not in self.on:
+            return []
+        pairs = [zip(self.levels[i, g][:0:-1], self.levels[i, g + 1][:0:-1], strict=True) for i in self.iterations]
+        return [(one, other) for levels in pairs for (_, one), (_, other) in levels]
+
+    def state(self, g: int) -> list[Term]:
+        """Return a term for the bytes that a worker always holds on a GPU."""
+        return [(self.terms.state_bytes, self.on[g])] if g in self.on else []
 
 
 def numbers_of_workers(room: Sequence[int], workers: int) -> Iterator[tuple[int, ...]]:

@@ -1,18 +1,24 @@
 """Linear rows over named integers that every correct plan within a limit satisfies (docs/proofs.md: rows of a plan).
 
-They are about data-parallel jobs that keep their GPUs: what holds of all jobs holds of some.
+They are about jobs that keep their GPUs: what holds of all jobs holds of some.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import combinations
+from collections.abc import Iterator, Sequence
+from itertools import combinations, product
 
 from jigsaw_opt.checking.proofs.facts import Facts
-from jigsaw_opt.checking.proofs.job_rows import MOST_ROWS, JobRows, PlanRows, ResourceUse, Term, TooManyRowsError
+from jigsaw_opt.checking.proofs.job_rows import MOST_ROWS, JobRows, Name, PlanRows, ResourceUse, Term, TooManyRowsError
 from jigsaw_opt.checking.proofs.step import ProofStep
+from jigsaw_opt.checking.proofs.task_graphs import TaskGraphFacts
+from jigsaw_opt.checking.proofs.task_rows import TaskRows, slot_spreads
 from jigsaw_opt.problem.depth import FreeDepth, FullDepth, StaircaseDepth
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.task_graph import TaskGraphJob
+
+_Rows = JobRows | TaskRows
 
 
 def plan_rows(step: ProofStep, facts: Facts, limit: int, together: bool = False) -> PlanRows:
@@ -20,99 +26,146 @@ def plan_rows(step: ProofStep, facts: Facts, limit: int, together: bool = False)
 
     `together`: whether one iteration stands for all of its job, without times inside it.
     """
-    rows, instance, finite = PlanRows(), facts.instance, facts.finite
-    known = (FullDepth, StaircaseDepth, FreeDepth)
-    jobs = [job for job in instance.data_parallel_jobs if job.restart_us is None and isinstance(job.depth, known)]
-    # Each worker of an iteration has a row for each level and one more, so nothing is built where that is too much.
-    sizes = (
-        job.workers * (1 if together else job.iterations) * (len(instance.models[job.model].levels) + 1) for job in jobs
-    )
-    if max(sum(sizes), sum(server.gpus for server in instance.cluster.servers)) > MOST_ROWS:
-        raise TooManyRowsError
-    each_facts = [facts.job(step, job.name) for job in jobs]
-    all_rows = [JobRows(rows, each, number, finite, limit, together) for number, each in enumerate(each_facts)]
-    gpus: dict[int, list[ResourceUse]] = {}
-    links: dict[int, list[ResourceUse]] = {}
-    for each in all_rows:
-        for (_, g), block in each.blocks.items():
-            gpus.setdefault(g, []).append(block)
-        for link, transfer in each.links():
-            links.setdefault(link, []).append(transfer)
-    rows.resources = [] if together else [*gpus.values(), *links.values()]
-    if instance.objective == "weighted_completion":
-        rows.at_most([(job.weight, each.ends[-1]) for job, each in zip(jobs, all_rows, strict=True)], limit)
+    rows = PlanRows()
+    jobs = _rows_of_jobs(rows, step, facts, limit, together)
+    if facts.objective == "weighted_completion":
+        rows.at_most([(each.job.weight, each.ends[-1]) for each in jobs], limit)
     else:
-        _loads(rows, all_rows, gpus, limit)
-    orders: dict[tuple[object, ...], int] = {}
-    for users in rows.resources:
-        for one, other in combinations(users, 2):
-            if one.job != other.job:
-                (_finite_order if finite else _cyclic_order)(rows, orders, one, other, limit)
-    _monotone(rows, orders)
-    _alike(rows, all_rows, instance)
-    if finite:
-        _apart(rows, all_rows, limit)
+        _loads(rows, jobs, facts, limit)
+    orders = {} if together else _orders(rows, jobs, facts.finite, limit)
+    _monotone(rows, orders, facts.finite)
+    _alike(rows, jobs, facts.instance)
+    if facts.finite:
+        _apart(rows, jobs, limit)
     else:
-        _memory(rows, all_rows, instance)
-    for licence, units in (instance.cluster.licences or {}).items():
-        holders = sum(licence in (job.licences or ()) for job in instance.jobs)
-        rows.at_most([], units - (min(holders, 1) if finite else holders))
+        _memory(rows, jobs, facts.instance)
+    for licence, units in (facts.instance.cluster.licences or {}).items():
+        holders = sum(licence in (job.licences or ()) for job in facts.instance.jobs)
+        rows.at_most([], units - (min(holders, 1) if facts.finite else holders))
     return rows
 
 
-def _loads(rows: PlanRows, jobs: Sequence[JobRows], gpus: dict[int, list[ResourceUse]], limit: int) -> None:
+def _rows_of_jobs(rows: PlanRows, step: ProofStep, facts: Facts, limit: int, together: bool) -> list[_Rows]:
+    """Return the rows of each job that has some, in the order of the instance."""
+    instance, known, found = facts.instance, (FullDepth, StaircaseDepth, FreeDepth), list[_Rows]()
+    jobs = [
+        job
+        for job in instance.jobs
+        if isinstance(job, TaskGraphJob) or (job.restart_us is None and isinstance(job.depth, known))
+    ]
+    # Each worker of an iteration has a row for each level and one more, so nothing is built where that is too much.
+    sizes = (
+        job.workers * (1 if together else job.iterations) * (len(instance.models[job.model].levels) + 1)
+        for job in jobs
+        if isinstance(job, Job)
+    )
+    if max(sum(sizes), sum(server.gpus for server in instance.cluster.servers)) > MOST_ROWS:
+        raise TooManyRowsError
+    for job in jobs:
+        if isinstance(job, Job):
+            found.append(JobRows(rows, facts.job(step, job.name), len(found), facts.finite, limit, together))
+            continue
+        own = TaskGraphFacts(instance, job)
+        spreads = slot_spreads(own, 1 if together else job.iterations)
+        if spreads is not None:
+            found.append(TaskRows(rows, own, spreads, len(found), facts.finite, limit, together))
+    return found
+
+
+def _loads(rows: PlanRows, jobs: Sequence[_Rows], facts: Facts, limit: int) -> None:
     """Fit the work on each GPU between the least heads and tails, and the work of all jobs into all GPUs."""
-    ends = {each.number: (each.job.release_us, each.facts.shared.tail) for each in jobs}
-    finite = bool(jobs) and jobs[0].finite
     total = []
-    for users in gpus.values():
-        own = [ends[block.job] if finite else (0, 0) for block in users]
-        load = rows.variable(("load", users[0].order[2]), 0, limit - min(h for h, _ in own) - min(t for _, t in own))
+    names = [f"{server.name}/{k}" for server in facts.instance.cluster.servers for k in range(server.gpus)]
+    for g, name in enumerate(names):
+        own = [(each.job.release_us, each.tail, each.gpu_work(g)) for each in jobs if each.gpu_work(g)]
+        if not facts.finite:
+            own = [(0, 0, work) for _, _, work in own]
+        if not own:
+            continue
+        load = rows.variable(("load", name), 0, limit - min(h for h, _, _ in own) - min(t for _, t, _ in own))
         total.append(load)
-        rows.equal([(-1, load), *((1, block.length) for block in users)], 0)
-        for head in sorted({head for head, _ in own}):
-            for tail in sorted({tail for _, tail in own}):
-                here = [(1, block.length) for block, (h, t) in zip(users, own, strict=True) if h >= head and t >= tail]
+        rows.equal([(-1, load), *(term for _, _, work in own for term in work)], 0)
+        for head in sorted({head for head, _, _ in own}):
+            for tail in sorted({tail for _, tail, _ in own}):
+                here = [term for h, t, work in own if h >= head and t >= tail for term in work]
                 if here:
                     rows.at_most(here, limit - head - tail)
     rows.at_most([(-1, load) for load in total], -sum(each.work for each in jobs))
-    for link in sorted({link for each in jobs for link in each.uses}):
-        sharing = [each for each in jobs if link in each.uses]
-        firsts = [each.first_ready if finite else 0 for each in sharing]
+    for link in range(len(facts.instance.cluster.links)):
+        sharing = [each for each in jobs if link in each.used_links()]
+        firsts = [each.first_ready if facts.finite else 0 for each in sharing]
         for head in sorted(set(firsts)):
-            here = [(e.least_load(link), e.uses[link]) for e, h in zip(sharing, firsts, strict=True) if h >= head]
+            here = [term for e, h in zip(sharing, firsts, strict=True) if h >= head for term in e.link_work(link)]
             rows.at_most(here, limit - head)
 
 
-def _finite_order(
-    rows: PlanRows, orders: dict[tuple[object, ...], int], one: ResourceUse, other: ResourceUse, limit: int
+def _orders(rows: PlanRows, jobs: Sequence[_Rows], finite: bool, limit: int) -> dict[Name, int]:
+    """Order the operations that share a resource, and return the variables of the orders by name."""
+    gpus, links = dict[int, list[ResourceUse]](), dict[int, list[ResourceUse]]()
+    for each in jobs:
+        for of_kind, found in ((gpus, each.gpu_uses()), (links, each.link_uses())):
+            for resource, use in found:
+                of_kind.setdefault(resource, []).append(use)
+    slots = [users for each in jobs if isinstance(each, TaskRows) for users in each.slot_uses()]
+    rows.resources = [*gpus.values(), *links.values(), *slots]
+    orders = dict[Name, int]()
+    for number, users in enumerate(rows.resources):
+        # A GPU has one slot of a job, whose blocks are ordered wherever it is.
+        for one, other in _pairs(users, jobs if number >= len(gpus) else ()):
+            values = _order_values(jobs[one.job], jobs[other.job], one, other, finite)
+            _order(rows, orders, one, other, values, finite, limit)
+    return orders
+
+
+def _pairs(users: Sequence[ResourceUse], within: Sequence[_Rows]) -> Iterator[tuple[ResourceUse, ResourceUse]]:
+    """Yield the pairs of operations of different jobs, and those within each of some task-graph jobs."""
+    by_job: dict[int, list[ResourceUse]] = {}
+    for use in users:
+        by_job.setdefault(use.job, []).append(use)
+    for one, other in combinations(by_job.values(), 2):
+        yield from product(one, other)
+    for job, own in by_job.items() if within else ():
+        if isinstance(within[job], TaskRows):
+            yield from combinations(own, 2)
+
+
+def _order_values(a: _Rows, b: _Rows, one: ResourceUse, other: ResourceUse, finite: bool) -> tuple[int, int]:
+    """Return the least and largest value of the order of two operations."""
+    if isinstance(a, TaskRows) and a is b:
+        return a.order_values(one, other)
+    if finite:
+        return 0, 1
+    if isinstance(a, JobRows) and isinstance(b, JobRows):
+        return -1, 2
+    most = a.reach + b.reach
+    return -most, most
+
+
+def _order(
+    rows: PlanRows,
+    orders: dict[Name, int],
+    one: ResourceUse,
+    other: ResourceUse,
+    values: tuple[int, int],
+    finite: bool,
+    limit: int,
 ) -> None:
-    """Let one of two operations on a resource end before the other starts."""
+    """Let one of two operations on a resource end before the other, or a repetition of it, starts."""
     name = ("order", *one.order, *other.order)
     if name not in orders:
-        orders[name] = rows.variable(name, 0, 1)
-    first, both = orders[name], [(limit, one.present), (limit, other.present)]
-    rows.at_most([(1, one.end), (-1, other.start), (limit, first), *both], 3 * limit)
-    rows.at_most([(1, other.end), (-1, one.start), (-limit, first), *both], 2 * limit)
+        orders[name] = rows.variable(name, *values)
+    turn, slack = (limit, limit) if finite else (-limit, 4 * limit)
+    both = [(slack, one.present), (slack, other.present)]
+    first, second = (limit, 0) if finite else (0, limit)
+    rows.at_most([(1, one.end), (-1, other.start), (turn, orders[name]), *both], 2 * slack + first)
+    rows.at_most([(1, other.end), (-1, one.start), (-turn, orders[name]), *both], 2 * slack + second)
 
 
-def _cyclic_order(
-    rows: PlanRows, orders: dict[tuple[object, ...], int], one: ResourceUse, other: ResourceUse, limit: int
-) -> None:
-    """Let a repetition of the other operation start after the end of one, and end before one starts again."""
-    name = ("order", *one.order, *other.order)
-    if name not in orders:
-        orders[name] = rows.variable(name, -1, 2)
-    turns, both = orders[name], [(4 * limit, one.present), (4 * limit, other.present)]
-    rows.at_most([(1, one.end), (-1, other.start), (-limit, turns), *both], 8 * limit)
-    rows.at_most([(1, other.end), (-1, one.start), (limit, turns), *both], 9 * limit)
-
-
-def _monotone(rows: PlanRows, orders: dict[tuple[object, ...], int]) -> None:
+def _monotone(rows: PlanRows, orders: dict[Name, int], finite: bool) -> None:
     """Let what follows an operation in its job follow all that the operation follows."""
+    sign = 1 if finite else -1
     for name, number in orders.items():
         _, job, i, where, other, k, there = name
-        sign = 1 if rows.low[number] == 0 else -1
         assert isinstance(i, int) and isinstance(k, int)
         later = orders.get(("order", job, i, where, other, k + 1, there))
         if later is not None:
@@ -122,17 +175,13 @@ def _monotone(rows: PlanRows, orders: dict[tuple[object, ...], int]) -> None:
             rows.at_most([(sign, number), (-sign, sooner)], 0)
 
 
-def _alike(rows: PlanRows, jobs: Sequence[JobRows], instance: Instance) -> None:
+def _alike(rows: PlanRows, jobs: Sequence[_Rows], instance: Instance) -> None:
     """Order the GPUs of each server, which are alike: who is there and at which levels, as a binary number, falls."""
     first = 0
     for server in instance.cluster.servers:
         for g in range(first, first + server.gpus - 1):
-            here = [each for each in jobs if g in each.on]
-            digits = [(each.on[g], each.on[g + 1]) for each in here]
-            for each in here:
-                for i in each.iterations:
-                    levels = (each.levels[i, g][:0:-1], each.levels[i, g + 1][:0:-1])
-                    digits += [(one, other) for (_, one), (_, other) in zip(*levels, strict=True)]
+            digits = [pair for each in jobs for pair in each.alike(g)]
+            digits += [pair for each in jobs for pair in each.alike_levels(g)]
             weight, terms = 1, list[Term]()
             for one, other in reversed(digits):
                 terms += [(-weight, one), (weight, other)]
@@ -142,25 +191,26 @@ def _alike(rows: PlanRows, jobs: Sequence[JobRows], instance: Instance) -> None:
         first += server.gpus
 
 
-def _apart(rows: PlanRows, jobs: Sequence[JobRows], limit: int) -> None:
+def _apart(rows: PlanRows, jobs: Sequence[_Rows], limit: int) -> None:
     """Let one of two jobs end before the other begins where a GPU has no memory for both (specification: memory)."""
-    orders: dict[tuple[object, ...], int] = {}
-    for one, other in combinations([each for each in jobs if each.facts.span], 2):
+    orders: dict[Name, int] = {}
+    for one, other in combinations([each for each in jobs if isinstance(each, JobRows) and each.facts.span], 2):
         (state, held), (other_state, other_held) = one.facts.shared.least_bytes, other.facts.shared.least_bytes
         need = state + other_state + max(held, other_held)
         for g in one.on:
             if g in other.on and need > one.cluster.servers[one.server_of[g]].gpu_memory:
-                _finite_order(rows, orders, one.as_a_whole(g), other.as_a_whole(g), limit)
+                _order(rows, orders, one.as_a_whole(g), other.as_a_whole(g), (0, 1), True, limit)
 
 
-def _memory(rows: PlanRows, jobs: Sequence[JobRows], instance: Instance) -> None:
+def _memory(rows: PlanRows, jobs: Sequence[_Rows], instance: Instance) -> None:
     """Fit states and the largest activations of all workers into each GPU (specification: memory)."""
     server_of = [s for s, server in enumerate(instance.cluster.servers) for _ in range(server.gpus)]
     for g, s in enumerate(server_of):
-        memory, here = instance.cluster.servers[s].gpu_memory, [each for each in jobs if g in each.on]
+        memory = instance.cluster.servers[s].gpu_memory
         largest = rows.variable(("activations", g), 0, memory)
-        rows.at_most([(1, largest), *((each.terms.state_bytes, each.on[g]) for each in here)], memory)
-        for each in here:
-            sizes = each.terms.activation_bytes
-            for i in each.iterations:
-                rows.at_most([(-each.repeats, largest), *each.by_level(i, g, sizes)], 0)
+        rows.at_most([(1, largest), *(term for each in jobs for term in each.state(g))], memory)
+        for each in jobs:
+            if isinstance(each, JobRows) and g in each.on:
+                sizes = each.terms.activation_bytes
+                for i in each.iterations:
+                    rows.at_most([(-each.repeats, largest), *each.by_level(i, g, sizes)], 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from graphlib import TopologicalSorter
+from itertools import combinations
 from typing import NamedTuple
 
 from jigsaw_opt.checking.network import ExchangeTerms, RouteFinder
@@ -116,14 +117,23 @@ class TaskGraphFacts:
                 found[operation] = max(chains) + self._least[operation]
         return found
 
+    def are_joined(self, servers: Collection[int]) -> bool:
+        """Return whether routes lead between any two of some servers."""
+        return all(self._routes.passage(one, other) is not None for one, other in combinations(sorted(servers), 2))
+
+    def are_separated(self, one: int, other: int) -> bool:
+        """Return whether the barrier keeps two operations of different iterations apart."""
+        barrier = self.job.shape.barrier
+        blocks = one in self.blocks and other in self.blocks
+        shares = blocks and not {*self.slots[one]}.isdisjoint(self.slots[other])
+        return barrier == "job" or (barrier == "slot" and shares)
+
     def waits(self, before: int, after: int, lag: int) -> bool:
         """Return whether one operation waits, so many iterations later, for another: by an edge or the barrier."""
-        barrier = self.job.shape.barrier
-        shares = before in self.blocks and after in self.blocks and set(self.slots[before]) & set(self.slots[after])
         return (
             (before, after, lag) in self.edges
             or (lag == 1 and before == after)
-            or (lag >= 1 and (barrier == "job" or (barrier == "slot" and bool(shares))))
+            or (lag >= 1 and self.are_separated(before, after))
         )
 
     @property

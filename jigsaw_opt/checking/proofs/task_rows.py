@@ -1,0 +1,270 @@
+"""Variables and linear rows that are about one task-graph job of a plan alone (docs/proofs.md: rows of a plan)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from functools import cache
+from itertools import product
+from math import prod
+from typing import NamedTuple
+
+from jigsaw_opt.checking.proofs.job_rows import PlanRows, ResourceUse, Term
+from jigsaw_opt.checking.proofs.task_graphs import TaskGraphFacts
+
+_MOST_SPREADS, _MOST_TRIED, _MOST_OPERATIONS, _MOST_USES = 200, 10_000, 1_000, 100_000
+
+
+class SlotSpread(NamedTuple):
+    """The server of each slot, and by operation its duration and links there; the longest chain of an iteration."""
+
+    servers: tuple[int, ...]
+    lengths: Sequence[int]
+    links: Sequence[Collection[int]]
+    chain: int
+
+
+def slot_spreads(facts: TaskGraphFacts, iterations: int) -> list[SlotSpread] | None:
+    """Return all servers that the slots of a job may have; None for a job that has no rows.
+
+    `iterations`: how many the rows tell apart.
+    """
+    job, servers = facts.job, facts.cluster.servers
+    operations, slots = len(facts.names), [slot.name for slot in job.shape.slots]
+    uses = operations * iterations * (1 + sum(server.gpus for server in servers))
+    if job.restart_us is not None or operations > _MOST_OPERATIONS or uses > _MOST_USES:
+        return None
+    held = [[s for s in range(len(servers)) if facts.may_hold(slot, s)] for slot in slots]
+    if prod(map(len, held)) > _MOST_TRIED:
+        return None
+    found = []
+    for chosen in product(*held):
+        if all(chosen.count(s) <= servers[s].gpus for s in {*chosen}) and facts.are_joined({*chosen}):
+            found.append(chosen)
+        if len(found) > _MOST_SPREADS:
+            return None
+    return [_spread(facts, slots, chosen) for chosen in found]
+
+
+def _spread(facts: TaskGraphFacts, slots: Sequence[str], servers: tuple[int, ...]) -> SlotSpread:
+    facts.servers = dict(zip(slots, servers, strict=True))
+    placed = [facts.placed(operation) for operation in range(len(facts.names))]
+    heads, _ = facts.heads_and_tails()
+    lengths = [each.duration_us for each in placed if each is not None]
+    facts.servers = {}
+    chain = max(head + length for head, length in zip(heads, lengths, strict=True))
+    return SlotSpread(servers, lengths, [each.links for each in placed if each is not None], chain)
+
+
+class TaskRows:
+    """The variables of one task-graph job and the rows that are about it alone."""
+
+    def __init__(
+        self,
+        rows: PlanRows,
+        facts: TaskGraphFacts,
+        spreads: Sequence[SlotSpread],
+        number: int,
+        finite: bool,
+        limit: int,
+        together: bool,
+    ) -> None:
+        self.rows, self.facts, self.number, self.job = rows, facts, number, facts.job
+        self.finite, self.limit, self.together = finite, limit, together
+        self.iterations = range(1, (1 if together else self.job.iterations) + 1)
+        self.slots = [slot.name for slot in self.job.shape.slots]
+        # Only a barrier of the job keeps all of it within a period.
+        self.periods = 1 if self.job.shape.barrier == "job" else self.job.iterations * len(facts.names)
+        self.low, self.high = (self.job.release_us, limit) if finite else (-self.reach * limit, self.reach * limit)
+        if self.job.deadline_us is not None:
+            self.high = min(self.high, self.job.deadline_us)
+        self.after = cache(facts.longest_from)
+        self.uses: dict[tuple[int, int], int] = {}
+        self.times: dict[tuple[int, int], tuple[int, int]] = {}
+        self.lengths: list[int] = []
+        self._place(spreads)
+        if not together:
+            self._operations()
+        self.begins, self.ends = self._group((), () if together else range(len(facts.names)))
+        chains = [(self.least_chains * spread.chain, m) for m, spread in self.spreads]
+        rows.at_most([(1, self.begins[0]), (-1, self.ends[-1]), *chains], 0)
+        if not together:
+            self._slots()
+            self._edges()
+
+    @property
+    def reach(self) -> int:
+        """Most periods between the first start of a slot and a start or end of an operation."""
+        return 2 * self.periods
+
+    @property
+    def least_chains(self) -> int:
+        """Number of iterations that follow one another."""
+        return self.job.iterations if self.job.shape.barrier == "job" else 1
+
+    def _place(self, spreads: Sequence[SlotSpread]) -> None:
+        rows, job, servers = self.rows, self.job, self.facts.cluster.servers
+        self.gpus = [(f"{server.name}/{k}", s) for s, server in enumerate(servers) for k in range(server.gpus)]
+        self.on = {slot: dict[int, int]() for slot in self.slots}
+        for slot, own in self.on.items():
+            for g, (name, s) in enumerate(self.gpus):
+                if self.facts.may_hold(slot, s):
+                    own[g] = rows.variable(("on", job.name, slot, name), 0, 1)
+        self.spreads = [
+            (rows.variable(("spread", job.name, tuple(servers[s].name for s in spread.servers)), 0, 1), spread)
+            for spread in spreads
+        ]
+        rows.equal([(1, m) for m, _ in self.spreads], 1)
+        for number, own in enumerate(self.on.values()):
+            rows.equal([(1, v) for v in own.values()], 1)
+            for s in dict.fromkeys(self.gpus[g][1] for g in own):
+                here = [(1, v) for g, v in own.items() if self.gpus[g][1] == s]
+                rows.equal([*here, *((-1, m) for m, spread in self.spreads if spread.servers[number] == s)], 0)
+        for g in range(len(self.gpus)):
+            rows.at_most([(1, own[g]) for own in self.on.values() if g in own], 1)
+
+    def _operations(self) -> None:
+        """Let each operation last as long as it does where its slots are, and use the links there."""
+        rows, name, links = self.rows, self.job.name, self.facts.cluster.links
+        for x, operation in enumerate(self.facts.names):
+            own = [(spread.lengths[x], m) for m, spread in self.spreads]
+            shortest, longest = min(own, default=(0, 0))[0], max(own, default=(0, 0))[0]
+            self.lengths.append(rows.variable(("length", name, operation), shortest, longest))
+            rows.equal([(-1, self.lengths[x]), *own], 0)
+            for link in sorted({link for _, spread in self.spreads for link in spread.links[x]}):
+                self.uses[x, link] = rows.variable(("uses", name, operation, links[link].name), 0, 1)
+                over = [(1, m) for m, spread in self.spreads if link in spread.links[x]]
+                rows.equal([*over, (-1, self.uses[x, link])], 0)
+            for i in self.iterations:
+                start = rows.variable(("start", name, i, operation), self.low, self.high)
+                done = rows.variable(("done", name, i, operation), self.low, self.high)
+                rows.equal([(1, done), (-1, start), (-1, self.lengths[x])], 0)
+                self.times[i, x] = (start, done)
+
+    def _group(self, slot: tuple[str, ...], operations: Collection[int]) -> tuple[list[int], list[int]]:
+        """Return begins and ends of iterations, of a slot or of all operations, which the barrier may separate."""
+        rows, name = self.rows, self.job.name
+        begins = [rows.variable(("begin", name, i, *slot), self.low, self.high) for i in self.iterations]
+        ends = [rows.variable(("end", name, i, *slot), self.low, self.high) for i in self.iterations]
+        for i, begin, end in zip(self.iterations, begins, ends, strict=True):
+            for x in operations:
+                rows.at_most([(1, begin), (-1, self.times[i, x][0])], 0)
+                rows.at_most([(1, self.times[i, x][1]), (-1, end)], 0)
+        if self.job.shape.barrier == ("slot" if slot else "job"):
+            for before, after in zip(ends, begins[1:], strict=False):
+                rows.at_most([(1, before), (-1, after)], 0)
+            if not self.finite:
+                rows.at_most([(1, ends[-1]), (-1, begins[0])], self.limit)
+        return begins, ends
+
+    def _slots(self) -> None:
+        """Let the blocks of each slot follow one another, and count starts from those of the first slot."""
+        for slot in self.slots:
+            blocks = self.facts.blocks_of(slot)
+            begins, ends = self._group((slot,), blocks)
+            for begin, end in zip(begins, ends, strict=True):
+                self.rows.at_most([(1, begin), (-1, end), *((1, self.lengths[x]) for x in blocks)], 0)
+            if not self.finite and slot == self.slots[0]:
+                self.rows.at_most([(-1, begins[0])], 0)
+                self.rows.at_most([(1, begins[0])], self.limit - 1 if self.number else 0)
+
+    def _edges(self) -> None:
+        edges = self.facts.edges | {(x, x, 1) for x in range(len(self.facts.names))}
+        for before, after, lag in sorted(edges):
+            for i in self.iterations:
+                turns, later = divmod(i + lag - 1, self.job.iterations)
+                if not turns or not self.finite:
+                    done, start = self.times[i, before][1], self.times[later + 1, after][0]
+                    self.rows.at_most([(1, done), (-1, start)], turns * self.limit)
+
+    def order_values(self, one: ResourceUse, other: ResourceUse) -> tuple[int, int]:
+        """Return the least and largest value of the order of two operations of the job."""
+        (_, i, x), (_, k, y) = one.order, other.order
+        assert isinstance(i, int) and isinstance(k, int)
+        first, second = self.facts.number[str(x)], self.facts.number[str(y)]
+        apart = self.facts.are_separated(first, second)
+        leads = (second in self.after(first) or apart) if i < k else second in self.after(first)
+        low, high = (0, 1) if self.finite or apart else (-2 * self.reach, 2 * self.reach)
+        if leads:
+            return (1, 1) if self.finite else (low, 0)
+        if i == k and first in self.after(second):
+            return (0, 0) if self.finite else (1, high)
+        return low, high
+
+    def block_uses(self, slot: str, present: int) -> list[ResourceUse]:
+        """Return the blocks of a slot, in order of iterations, which use a resource where a variable is 1."""
+        return [self._use(i, x, present) for i in self.iterations for x in self.facts.blocks_of(slot)]
+
+    def _use(self, i: int, x: int, present: int) -> ResourceUse:
+        return ResourceUse(
+            present, *self.times[i, x], self.lengths[x], (self.job.name, i, self.facts.names[x]), self.number
+        )
+
+    def slot_uses(self) -> Iterator[list[ResourceUse]]:
+        """Yield the blocks of each slot, which are on one GPU wherever that is."""
+        for slot in self.slots:
+            yield self.block_uses(slot, self.rows.variable(("slot", self.job.name, slot), 1, 1))
+
+    def gpu_uses(self) -> Iterator[tuple[int, ResourceUse]]:
+        """Yield each GPU with each block that may be there."""
+        for slot, own in self.on.items():
+            for g, on in own.items():
+                for use in self.block_uses(slot, on):
+                    yield g, use
+
+    def link_uses(self) -> Iterator[tuple[int, ResourceUse]]:
+        """Yield each link with each transfer that may use it and always takes time."""
+        for i in self.iterations:
+            for (x, link), present in self.uses.items():
+                if self.rows.low[self.lengths[x]]:
+                    yield link, self._use(i, x, present)
+
+    def gpu_work(self, g: int) -> list[Term]:
+        """Return terms that add up to a time that the blocks of all iterations keep a GPU."""
+        return [(self._slot_work(slot, self.gpus[g][1]), own[g]) for slot, own in self.on.items() if g in own]
+
+    def _slot_work(self, slot: str, server: int) -> int:
+        own = self.facts.cluster.servers[server].gpu_type
+        blocks = (self.job.shape.blocks[x] for x in self.facts.blocks_of(slot))
+        return self.job.iterations * sum(block.duration_us[own] for block in blocks)
+
+    @property
+    def work(self) -> int:
+        """Least time of the blocks of all iterations on all GPUs."""
+        held = {slot: {self.gpus[g][1] for g in own} for slot, own in self.on.items()}
+        return sum(min((self._slot_work(slot, s) for s in servers), default=0) for slot, servers in held.items())
+
+    @property
+    def tail(self) -> int:
+        """Least time between the end of a block and that of the job."""
+        return 0
+
+    @property
+    def first_ready(self) -> int:
+        """Earliest start of a transfer."""
+        return self.job.release_us
+
+    def link_work(self, link: int) -> list[Term]:
+        """Return terms that add up to the time of the transfers of all iterations on a link."""
+        found = list[Term]()
+        for m, spread in self.spreads:
+            once = sum(length for length, over in zip(spread.lengths, spread.links, strict=True) if link in over)
+            if once:
+                found.append((self.job.iterations * once, m))
+        return found
+
+    def used_links(self) -> set[int]:
+        """Return the links that some spread uses."""
+        return {link for _, spread in self.spreads for over in spread.links for link in over}
+
+    def alike(self, g: int) -> list[tuple[int, int]]:
+        """Return the variables `on` of a GPU and of the next one of its server."""
+        return [(own[g], own[g + 1]) for own in self.on.values() if g in own]
+
+    def alike_levels(self, g: int) -> list[tuple[int, int]]:
+        """Return nothing, since slots have no levels."""
+        return []
+
+    def state(self, g: int) -> list[Term]:
+        """Return terms that add up to the bytes that the job always holds on a GPU."""
+        sizes = {slot.name: slot.memory for slot in self.job.shape.slots}
+        return [(sizes[slot], own[g]) for slot, own in self.on.items() if g in own]
