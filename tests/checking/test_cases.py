@@ -38,7 +38,7 @@ def test_the_optimum_of_task_graphs_is_proven(name: str) -> None:
     assert proven(ProofStep(argument, "$"), Facts(instance)) == known.objective
 
 
-@pytest.mark.parametrize("goal", GOALS, ids=lambda goal: goal[1])
+@pytest.mark.parametrize("goal", [GOALS[0], ("cyclic", "period")], ids=lambda goal: goal[1])
 def test_no_more_than_the_optimum_of_random_task_graphs_is_proven(goal: tuple[Horizon, Objective]) -> None:
     found = 0
     for seed in range(6):
