@@ -165,7 +165,7 @@ def _assigned(levels: Sequence[int], counts: Counts, cost: Mapping[GpuKind, Sequ
     """Return the least cost of blocks at some levels: exactly on two kinds of GPU, else each where it is cheapest."""
     used = [k for k in cost if counts.get(k)]
     if len(used) != 2:
-        return sum(min(cost[k][level - 1] for k in used) for level in levels)
+        return sum(count * min(cost[k][level - 1] for k in used) for level, count in Counter(levels).items())
     one, other = (cost[k] for k in used)
     differences = sorted(one[level - 1] - other[level - 1] for level in levels)
     return sum(other[level - 1] for level in levels) + sum(differences[: counts[used[0]]])
