@@ -27,6 +27,7 @@ from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
 from jigsaw_opt.solvers.activities.orders.improving import Annealing
+from jigsaw_opt.solvers.activities.orders.neighbourhoods import WindowSearch
 from jigsaw_opt.solvers.activities.placing import placements
 from jigsaw_opt.solvers.activities.ranks import Rule
 from jigsaw_opt.solvers.bounds import lower_bound, stronger_bounds
@@ -117,13 +118,14 @@ def test_a_poor_plan_is_improved_and_every_plan_is_right(seed: int, horizon: Hor
         assert solved(operations.instance).status is Status.INFEASIBLE
         return
     events: list[LiveEvent] = []
-    solve_state = SolveState("orders", operations, Options(threads=1, work_limit=5.0), events.append)
+    solve_state = SolveState("windows", operations, Options(threads=1, work_limit=5.0), events.append)
     jobs = PlacedJobs(operations, placement)
     _, timetable = jobs.schedule(Rule("in_order", 0), 10**9)
     assert timetable is not None
     solve_state.offer(timetable)
     before = solve_state.objective
-    Annealing(solve_state, operations).step(0.3, math.inf)
+    for search in (Annealing(solve_state, operations), WindowSearch(solve_state, operations)):
+        search.step(0.3, math.inf)
     assert before is not None and solve_state.objective is not None
     assert solve_state.bound <= solve_state.objective <= before
     assert all(event.plan is not None for event in events[1:])

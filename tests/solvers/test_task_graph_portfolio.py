@@ -13,6 +13,7 @@ from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
 from jigsaw_opt.solvers.activities.orders.improving import Annealing
+from jigsaw_opt.solvers.activities.orders.neighbourhoods import WindowSearch
 from jigsaw_opt.solvers.activities.placing import placements
 from jigsaw_opt.solvers.activities.ranks import Rule
 from jigsaw_opt.solvers.options import Options
@@ -65,11 +66,11 @@ def test_moves_of_task_graph_jobs_are_chosen_and_left_out_as_others_are() -> Non
     instance = shop_instance(Shop(6, 5, jobs=3, objective="weighted_completion"), "moves")
     options = Options(threads=1, work_limit=0.5)
     made = {move.name: move for move in solve(instance, "search", options).moves}
-    assert list(made) == ["opening", "anneal_activities"]
+    assert list(made) == ["opening", "anneal_activities", "reorder_window"]
     assert sum(move.improvement for move in made.values()) > 0
     params = SearchParams(without=("anneal_activities",))
     left = solve(instance, "search", replace(options, params=params)).moves
-    assert [move.name for move in left] == ["opening"]
+    assert [move.name for move in left] == ["opening", "reorder_window"]
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -81,16 +82,17 @@ def test_a_poor_plan_is_improved_and_every_plan_is_right(seed: int, horizon: Hor
         assert solve(operations.instance, "cpsat", Options(work_limit=5.0)).status is Status.INFEASIBLE
         return
     events: list[LiveEvent] = []
-    solve_state = SolveState("orders", operations, Options(threads=1, work_limit=5.0), events.append)
+    solve_state = SolveState("windows", operations, Options(threads=1, work_limit=5.0), events.append)
     jobs = PlacedJobs(operations, placement)
     _, timetable = jobs.schedule(Rule("in_order", 0), 10**9)
     assert timetable is not None
     solve_state.offer(timetable)
     before = solve_state.objective
-    search = Annealing(solve_state, operations)
-    search.step(0.5, math.inf)
+    searches = Annealing(solve_state, operations), WindowSearch(solve_state, operations, stream=1)
+    for search in searches:
+        search.step(0.5, math.inf)
     assert before is not None and solve_state.objective is not None
-    assert search.spent > 0
+    assert all(search.spent > 0 for search in searches)
     assert solve_state.bound <= solve_state.objective <= before
     # Asked for, each plan is checked.
     assert all(event.plan is not None for event in events[1:])

@@ -1,1 +1,1 @@
-"""Methods for jobs with a task graph: list schedules and searches of activities, on both horizons."""
+"""Methods for jobs with a task graph: list schedules, neighbourhoods and models of activities, on both horizons."""

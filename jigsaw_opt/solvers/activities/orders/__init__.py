@@ -1,1 +1,1 @@
-"""The orders of activities in a plan: annealed, and searched in time."""
+"""The orders of activities in a plan: annealed, and searched by neighbourhoods and in time."""

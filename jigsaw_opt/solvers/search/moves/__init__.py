@@ -22,6 +22,7 @@ _OWN = {
     "even_loads": f"{_HERE}.moves.even_loads:EvenLoads",
     "relocation": f"{_HERE}.moves.restart:Relocate",
     "anneal_activities": f"{_HERE}.moves.activity_orders:AnnealActivities",
+    "reorder_window": f"{_HERE}.moves.activity_orders:ReorderWindow",
     "place_in_time": f"{_HERE}.moves.activity_orders:PlaceInTime",
     "other_horizon": f"{_HERE}.moves.other_horizon:OtherHorizon",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from jigsaw_opt.solvers.activities.orders.improving import Annealing
+from jigsaw_opt.solvers.activities.orders.neighbourhoods import WindowSearch
 from jigsaw_opt.solvers.activities.orders.search_in_time import SearchInTime
 from jigsaw_opt.solvers.activities.placing import fit_at_once
 from jigsaw_opt.solvers.activities.stepwise import StepwiseSearch
@@ -54,6 +55,13 @@ class AnnealActivities(_OrderMove):
 
     name = "anneal_activities"
     search = Annealing
+
+
+class ReorderWindow(_OrderMove):
+    """Reorders a window of time by CP-SAT; the order of all else stays."""
+
+    name = "reorder_window"
+    search = WindowSearch
 
 
 class PlaceInTime(_OrderMove):
