@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from math import inf
-from typing import Any
 
 from jigsaw_opt.checking.proofs.completions import row_sum
 from jigsaw_opt.checking.proofs.facts import Facts
@@ -15,17 +14,13 @@ from jigsaw_opt.checking.require import require_right
 from jigsaw_opt.errors import wrong_input
 from jigsaw_opt.formulations.linear import Entries, ProgramBuilder
 from jigsaw_opt.formulations.program_files import NamedProgram
-from jigsaw_opt.problem.bound_proof import BoundProof
+from jigsaw_opt.problem.bound_proof import Argument, BoundProof
 from jigsaw_opt.problem.instance import Instance
 
 
 def dual_program(instance: Instance, proof: BoundProof) -> tuple[NamedProgram, bytes]:
     """Return the program of a right proof of the kind `completions`, and its dual solution as a file of HiGHS."""
-    require_right(instance, proof)
-    argument: Mapping[str, Any] = proof.argument
-    if argument["kind"] != "completions":
-        told = f"is {argument['kind']!r}; only proofs of the kind 'completions' are dual solutions of a program"
-        raise wrong_input("$.argument.kind", told, code="unsupported")
+    argument = right_argument(instance, proof, "completions", "dual solutions of a program")
     facts, jobs = Facts(instance), {job.name: job for job in instance.data_parallel_jobs}
     own = {name: each["completion"] for each in argument["completions"] for name in each["names"]}
     columns, builder = {name: k for k, name in enumerate(own)}, ProgramBuilder()
@@ -50,6 +45,17 @@ def dual_program(instance: Instance, proof: BoundProof) -> tuple[NamedProgram, b
     )
 
 
+def right_argument(instance: Instance, proof: BoundProof, kind: str, what: str) -> Argument:
+    """Return the argument of a proof, or refuse one that is wrong, or whose kind is not the one that is `what`."""
+    require_right(instance, proof)
+    own = proof.argument["kind"]
+    if own != kind:
+        raise wrong_input(
+            "$.argument.kind", f"is {own!r}; only proofs of the kind {kind!r} are {what}", code="unsupported"
+        )
+    return proof.argument
+
+
 def _dual_solution(costs: Mapping[str, Fraction], duals: Mapping[str, Fraction]) -> bytes:
     """Return reduced costs of columns and multipliers of rows as a solution file of HiGHS."""
     lines = [
@@ -67,7 +73,7 @@ def _dual_solution(costs: Mapping[str, Fraction], duals: Mapping[str, Fraction])
     return "\n".join([*lines, "", "# Basis", "HiGHS v1", "None", ""]).encode("ascii")
 
 
-def _single_rows(argument: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], int]]:
+def _single_rows(argument: Argument) -> Iterator[tuple[Argument, int]]:
     """Yield each inequality of an argument as one row of its kind with the multiplier 1, and its own multiplier."""
     for entry in argument["rows"]:
         if entry["kind"] == "pair":

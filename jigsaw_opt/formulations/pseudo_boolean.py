@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from jigsaw_opt.checking.proofs.facts import Facts
 from jigsaw_opt.checking.proofs.job_rows import PlanRows, Term, TooManyRowsError
@@ -13,12 +14,9 @@ from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import UsageError, argument
 from jigsaw_opt.problem.instance import Instance
 
-_Row = tuple[tuple[Term, ...], int, bool]
-"""Terms, the number that they add up to at most, and whether it is exactly that."""
 
-
-def decision_problem(instance: Instance, limit: int, together: bool) -> bytes:
-    """Return as an OPB file whether the rows leave room for a plan with an objective of at most a limit.
+def decision_problem(instance: Instance, limit: int, together: bool) -> OpbProblem:
+    """Return whether the rows leave room for a plan with an objective of at most a limit.
 
     `together`: whether one iteration stands for all of its job (docs/proofs.md: rows of a plan).
     """
@@ -36,63 +34,57 @@ def decision_problem(instance: Instance, limit: int, together: bool) -> bytes:
         f"unsatisfiable: no correct plan has a {goal} of at most {limit}, so {limit + 1} is a lower bound",
         "satisfiable: nothing is known of plans, for the rows leave out some of their rules",
     )
-    return opb_document(rows, remarks)
+    return OpbProblem(rows, remarks)
 
 
-def opb_document(rows: PlanRows, remarks: Sequence[str]) -> bytes:
-    """Return rows as an OPB file, which has a solution if and only if the rows have one.
+@dataclass
+class OpbProblem:
+    """Rows over 0-1 variables, which have a solution if and only if the rows over integers have one.
 
-    Each integer is its least value and a sum of powers of two, each times a 0-1 variable; comments say which ones.
-    `remarks`: lines for whoever reads the file.
+    Each integer is its least value and a sum of powers of two, each times a 0-1 variable. `remarks`: lines for whoever
+    reads the file. `digits`: of each integer, the powers with their 0-1 variables, numbered from 1 to `count`.
+    `constraints`: terms and the number that they add up to at most. `bound_of`, `constraint_of`: by integer and by
+    row, the constraint that says it, numbered from 1; where one holds of all digits, there is none.
     """
-    digits, count = list[tuple[Term, ...]](), 0
-    for low, high in zip(rows.low, rows.high, strict=True):
-        bits = max(0, high - low).bit_length()
-        digits.append(tuple((1 << k, count + k + 1) for k in range(bits)))
-        count += bits
-    written = [*_bounds(rows, digits), *_in_digits(rows, digits)]
-    if any(not terms for terms, _, _ in written):
-        # A row without variables that does not hold is one over a variable that cannot be 2.
-        count += 1
-        written = [row if row[0] else (((-1, count),), -2, False) for row in written]
-    size = max((sum(abs(a) for a, _ in terms) for terms, _, _ in written), default=0).bit_length()
-    equal = sum(exact for _, _, exact in written)
-    lines = [f"* #variable= {count} #constraint= {len(written)} #equal= {equal} intsize= {size}"]
-    lines += [f"* {remark}" for remark in remarks]
-    for name, low, own in zip(rows.names, rows.low, digits, strict=True):
-        lines.append(" ".join([f"* {json.dumps(name)} = {low}", *(f"{a:+} x{x}" for a, x in own)]))
-    for terms, most, exact in written:
+
+    rows: PlanRows
+    remarks: Sequence[str]
+    digits: list[tuple[Term, ...]] = field(default_factory=list)
+    count: int = 0
+    constraints: list[tuple[tuple[Term, ...], int]] = field(default_factory=list)
+    bound_of: dict[int, int] = field(default_factory=dict)
+    constraint_of: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for low, high in zip(self.rows.low, self.rows.high, strict=True):
+            bits = max(0, high - low).bit_length()
+            self.digits.append(tuple((1 << k, self.count + k + 1) for k in range(bits)))
+            self.count += bits
+        for variable, own in enumerate(self.digits):
+            span = self.rows.high[variable] - self.rows.low[variable]
+            if (1 << len(own)) - 1 != span:
+                self.bound_of[variable] = self._add(own, span)
+        for number, (terms, side) in enumerate(self.rows.rows):
+            most = side - sum(a * self.rows.low[v] for a, v in terms)
+            own = tuple((a * power, x) for a, v in terms for power, x in self.digits[v])
+            if own or most < 0:
+                self.constraint_of[number] = self._add(own, most)
+
+    def _add(self, terms: tuple[Term, ...], most: int) -> int:
+        if not terms:
+            # A row without variables that does not hold is one over a variable that cannot be 2.
+            self.count += 1
+            terms, most = ((-1, self.count),), -2
+        self.constraints.append((terms, most))
+        return len(self.constraints)
+
+    def document(self) -> bytes:
+        """Return the problem as an OPB file; comments say which integer has which digits."""
+        size = max((sum(abs(a) for a, _ in terms) for terms, _ in self.constraints), default=0).bit_length()
+        lines = [f"* #variable= {self.count} #constraint= {len(self.constraints)} #equal= 0 intsize= {size}"]
+        lines += [f"* {remark}" for remark in self.remarks]
+        for name, low, own in zip(self.rows.names, self.rows.low, self.digits, strict=True):
+            lines.append(" ".join([f"* {json.dumps(name)} = {low}", *(f"{a:+} x{x}" for a, x in own)]))
         # The format has no rows of at most a number.
-        lines.append(f"{' '.join(f'{-a:+} x{x}' for a, x in terms)} {'=' if exact else '>='} {-most} ;")
-    return "\n".join([*lines, ""]).encode("ascii")
-
-
-def _bounds(rows: PlanRows, digits: Sequence[tuple[Term, ...]]) -> Iterator[_Row]:
-    """Yield what keeps sums of powers of two within their largest values, where they could exceed them."""
-    for low, high, own in zip(rows.low, rows.high, digits, strict=True):
-        if (1 << len(own)) - 1 != high - low:
-            yield own, high - low, False
-
-
-def _in_digits(rows: PlanRows, digits: Sequence[tuple[Term, ...]]) -> Iterator[_Row]:
-    """Yield rows over 0-1 variables, those left out that hold without any."""
-    for terms, side, exact in _with_equations(rows):
-        most = side - sum(a * rows.low[v] for a, v in terms)
-        own = tuple((a * power, x) for a, v in terms for power, x in digits[v])
-        if own or most < 0 or (exact and most):
-            yield own, most, exact
-
-
-def _with_equations(rows: PlanRows) -> Iterator[_Row]:
-    """Yield rows, two in turn that make a sum equal to a number as one."""
-    before: tuple[tuple[Term, ...], int] | None = None
-    for terms, side in rows.rows:
-        if before == (tuple((-a, v) for a, v in terms), -side):
-            yield *before, True
-            before = None
-            continue
-        if before is not None:
-            yield *before, False
-        before = terms, side
-    if before is not None:
-        yield *before, False
+        lines += [f"{' '.join(f'{-a:+} x{x}' for a, x in terms)} >= {-most} ;" for terms, most in self.constraints]
+        return "\n".join([*lines, ""]).encode("ascii")

@@ -45,7 +45,7 @@ class ExportOptions(TypedDict, total=False):
     layout_of: Sequence[tuple[str, str]]
     most_coefficients: int
     proof: BoundProof | Path
-    dual: str
+    beside: str
     at_most: int
     iterations: Literal["each", "together"]
     on_rows: Callable[[int, bool], None]
@@ -74,10 +74,11 @@ def export(
         ``csv`` (torchtitan): samples of a step on a rank, and the name of the schedule beside the configuration.
         ``layout_of`` (megatron-layout): patterns of names of modules with their kinds. ``most_coefficients`` and
         ``on_rows`` (mps, lp): the size up to which a program is written, and a function that is called with the number
-        of rows that are built, and whether these are all. ``proof`` and ``dual`` (mps, lp): a proof of whose
-        inequalities between completion times the program is, and the name of its dual solution beside it. ``at_most``
-        and ``iterations`` (opb): the limit, and whether the rows have ``each`` iteration or all of a job ``together``.
-        Documents may be given as paths.
+        of rows that are built, and whether these are all. ``at_most`` and ``iterations`` (opb): the limit, and whether
+        the rows have ``each`` iteration or all of a job ``together``. ``proof`` and ``beside``: a proof, and the name
+        of what shows it beside the file. For mps and lp, the program is of its inequalities between completion times,
+        with its dual solution; for opb, the rows are those of its cases, with their refutation. Documents may be given
+        as paths.
 
     Returns
     -------
@@ -227,14 +228,13 @@ def _program(
     most_coefficients: int | None = None,
     on_rows: Callable[[int, bool], None] | None = None,
     proof: BoundProof | Path | None = None,
-    dual: str = "dual.sol",
+    beside: str = "dual.sol",
 ) -> Exported:
     if proof is not None:
-        from jigsaw_opt.documents import load_proof
         from jigsaw_opt.formulations.dual_programs import dual_program
 
-        linear, solution = dual_program(instance, load_proof(proof) if isinstance(proof, Path) else proof)
-        return Exported({f"program.{kind}": linear.document(kind), dual: solution})
+        linear, solution = dual_program(instance, _loaded(proof))
+        return Exported({f"program.{kind}": linear.document(kind), beside: solution})
     from jigsaw_opt.solvers.ilp import MOST_EXPORTED, model_document
 
     told = "the program has plans in which no job moves; where jobs have a restart_us, others may be better"
@@ -243,14 +243,37 @@ def _program(
     return Exported({f"program.{kind}": document}, (told,) if instance.moving_jobs else ())
 
 
-def _opb(instance: Instance, *, at_most: int, iterations: Literal["each", "together"] = "each") -> Exported:
+def _opb(
+    instance: Instance,
+    *,
+    at_most: int | None = None,
+    iterations: Literal["each", "together"] | None = None,
+    proof: BoundProof | Path | None = None,
+    beside: str = "plan.pbp",
+) -> Exported:
     from jigsaw_opt.formulations.pseudo_boolean import decision_problem
 
+    if proof is not None:
+        from jigsaw_opt.formulations.refutations import refutation
+
+        if at_most is not None or iterations is not None:
+            name = "at_most" if at_most is not None else "iterations"
+            raise not_together(name, f"{argument('proof')} has its own limit and rows; leave out {argument(name)}")
+        problem, steps = refutation(instance, _loaded(proof))
+        return Exported({"plan.opb": problem, beside: steps})
+    if at_most is None:
+        raise missing_option("at_most", f"{argument('to', 'opb')} needs {argument('at_most')} or {argument('proof')}")
     require_at_least(0, at_most=at_most)
-    document = decision_problem(instance, at_most, iterations == "together")
+    document = decision_problem(instance, at_most, iterations == "together").document()
     goal = f"{instance.objective} of at most {at_most:,}"
     notes = (f"unsatisfiable: no correct plan has a {goal}; satisfiable: nothing is known, for rules are left out",)
     return Exported({"plan.opb": document}, notes)
+
+
+def _loaded(proof: BoundProof | Path) -> BoundProof:
+    from jigsaw_opt.documents import load_proof
+
+    return load_proof(proof) if isinstance(proof, Path) else proof
 
 
 def _jsplib(instance: Instance) -> Exported:

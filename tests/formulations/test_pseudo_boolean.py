@@ -17,7 +17,7 @@ from jigsaw_opt.checking.proofs.plan_rows import plan_rows
 from jigsaw_opt.checking.proofs.step import ProofStep
 from jigsaw_opt.cli import main
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.formulations.pseudo_boolean import decision_problem, opb_document
+from jigsaw_opt.formulations.pseudo_boolean import OpbProblem, decision_problem
 from jigsaw_opt.instances import best_known, best_plan, load, names
 from jigsaw_opt.views.export import export
 from tests.checking.rows_of_plans import values
@@ -68,7 +68,7 @@ def test_best_plans_keep_all_rows_of_the_files(tens: int) -> None:
         instance, plan = load(name), best_plan(name)
         assert plan is not None
         rows = plan_rows(ProofStep({}, "$"), Facts(instance), plan.objective)
-        file = Opb(decision_problem(instance, plan.objective, together=False))
+        file = Opb(decision_problem(instance, plan.objective, together=False).document())
         ones = set[int]()
         for own, value in zip(rows.names, values(rows, instance, plan), strict=True):
             low, bits = file.names[json.dumps(own)]
@@ -83,7 +83,7 @@ def test_a_file_has_a_solution_for_each_of_the_rows() -> None:
     rows.equal([(2, x), (1, z)], 4)
     rows.at_most([(1, x), (-1, y), (3, z)], 6)
     rows.at_most([(1, y)], 2)
-    file = Opb(opb_document(rows, ("a remark",)))
+    file = Opb(OpbProblem(rows, ("a remark",)).document())
     expected = {(a, b) for a, b in product(range(-1, 4), range(6)) if 2 * a + b == 4 and a - 2 + 3 * b <= 6}
     found = set()
     for ones in _choices(file.count):
@@ -98,7 +98,7 @@ def test_rows_without_a_variable_that_do_not_hold_have_no_solution() -> None:
     for low, side in ((0, -1), (3, 0)):
         rows = PlanRows()
         rows.at_most([(1, rows.variable(("x",), low, 1))], side)
-        file = Opb(opb_document(rows, ()))
+        file = Opb(OpbProblem(rows, ()).document())
         assert not any(map(file.holds, _choices(file.count)))
 
 

@@ -26,6 +26,13 @@ _OPTIONS = (
     "iterations",
     "proof",
 )
+_DUAL = ".sol", "a dual solution is written beside the program: give -o FILE.mps"
+_PROVES = {
+    "mps": _DUAL,
+    "lp": _DUAL,
+    "opb": (".pbp", "a refutation is written beside the problem: give -o FILE.opb"),
+}
+"""By format, the ending of what shows a proof beside the output, and what is told without an output."""
 _SECONDS_BETWEEN_NOTES = 2.0
 
 
@@ -57,7 +64,8 @@ ARGUMENTS: Arguments = {
         "help": "write programs of at most so many coefficients (5000000)",
         "dest": "most_coefficients",
     },
-    "--proof PROOF": f"mps, lp: {A_PROOF}: write the linear program that it is a dual solution of, and that (.sol)",
+    "--proof PROOF": f"{A_PROOF}; mps, lp: write the linear program that it is a dual solution of, and that (.sol);"
+    " opb: write the rows that it refutes, and the refutation for VeriPB (.pbp)",
     "--at-most N": "opb: the objective that a plan may have",
     "--iterations each|together": "opb: rows of each iteration, or fewer rows, of all iterations of a job (each)",
     "modules of a pipeline's stages, for torchtitan and megatron-layout:": {
@@ -86,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
         _require_folder(output)
     else:
         require_output(output, *inputs, arguments.read_solution)
-    for name in options.keys() & {"csv", "dual"}:
+    for name in options.keys() & {"csv", "beside"}:
         require_output(Path(options[name]), *inputs)
     instance = instance_from(arguments.instance)
     if arguments.read_solution is not None:
@@ -114,17 +122,20 @@ def _given(arguments: argparse.Namespace) -> dict[str, Any]:
     options = {name: getattr(arguments, name) for name in _OPTIONS if getattr(arguments, name) is not None}
     if arguments.to in ("mps", "lp"):
         options["on_rows"] = _progress()
-        if arguments.proof is not None:
-            if arguments.output is None or arguments.output.suffix in ("", ".sol"):
-                raise missing_option("-o", "a dual solution is written beside the program: give -o FILE.mps")
-            options["proof"] = given_proof(arguments)
-            options["dual"] = str(arguments.output.with_suffix(".sol"))
+    if arguments.to in _PROVES and arguments.proof is not None:
+        options["beside"] = _beside(arguments, *_PROVES[arguments.to])
+        options["proof"] = given_proof(arguments)
     if arguments.to == "torchtitan":
-        if arguments.output is None or arguments.output.suffix in ("", ".csv"):
-            told = "torchtitan writes a configuration, and a schedule beside it: give -o FILE.toml"
-            raise missing_option("-o", told)
-        options["csv"] = str(arguments.output.with_suffix(".csv"))
+        options["csv"] = _beside(arguments, ".csv", "a schedule is written beside the configuration: give -o FILE.toml")
     return options
+
+
+def _beside(arguments: argparse.Namespace, ending: str, told: str) -> str:
+    """Return the name of the output with another ending, or refuse an output that has it."""
+    output = arguments.output
+    if output is None or output.suffix in ("", ending):
+        raise missing_option("-o", told)
+    return str(output.with_suffix(ending))
 
 
 def _require_folder(output: Path | None) -> None:
