@@ -166,9 +166,10 @@ def prove(chosen: Sequence[str], seconds: float, path: Path = BEST_KNOWN, plans:
             continue
         status = Status.OPTIMAL if old.optimal else Status.FEASIBLE
         found = certify(load(name), Result(status, StoppedBy.COMPLETED, old.objective, old.bound, None), seconds)
-        best = store(
-            name, replace(old, certified_bound=found.certified_bound or 0), None, path, plans, found.bound_proof
-        )
+        new = replace(old, certified_bound=found.certified_bound or 0)
+        if found.bound > old.bound:
+            new = replace(new, bound=found.bound, bound_reason=found.bound_reason, proved=None)
+        best = store(name, new, None, path, plans, found.bound_proof)
         _LOGGER.info("%-32s bound %s, certified %s", name, best.bound, best.certified_bound)
 
 

@@ -6,11 +6,13 @@ import math
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from threading import Event
 from time import monotonic
 
 from jigsaw_opt.arguments import typed
 from jigsaw_opt.checking.proofs import ProofFault, check_proof
+from jigsaw_opt.checking.proofs.cases import MOST_CHANGES
 from jigsaw_opt.errors import OutOfTimeError, TooLargeError
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.bound_proof import Argument, BoundProof
@@ -96,7 +98,7 @@ def certify(instance: Instance, result: Result, seconds: float | None = None) ->
             end, work = monotonic() + left, _WORK if left == math.inf else left
             found = refutations(instance, result.conflicts, work, lambda: monotonic() >= end)
             result = _refuted(instance, result, found)
-        for bound in () if result.status is Status.INFEASIBLE else _arguable(instance, result.bound, left):
+        for bound in () if result.status is Status.INFEASIBLE else _arguable(instance, result, left):
             least = result.certified_bound
             if (least is None or least < bound.value) and is_certified(instance, bound):
                 result = _with_proof(result, bound, proof_of(instance, bound))
@@ -105,16 +107,28 @@ def certify(instance: Instance, result: Result, seconds: float | None = None) ->
     return replace(result, bound_proof=result.bound_proof or proof_of(instance, NO_BOUND))
 
 
-def _arguable(instance: Instance, value: int, seconds: float) -> Iterator[Bound]:
-    """Yield bounds that may have a proof: of a value by cases, and of relaxations, the quick ones before it."""
+def _arguable(instance: Instance, result: Result, seconds: float) -> Iterator[Bound]:
+    """Yield bounds that may have a proof: of relaxations that are quick, by cases, and of those that take their time.
+
+    Where the bound is less than the objective, a quarter of the work for cases is spent on the objective.
+    """
     end, operations = monotonic() + seconds / 2, compile_instance(instance)
     instant = [*instant_bounds(operations)]
     yield from reversed(instant)
-    argument = prove_by_cases(instance, value, stop=lambda: monotonic() >= end)
-    yield Bound(value, Proof(f"no plan is left in any case of a tree below {value}", argument=argument))
+    shares = {result.bound: 1}
+    if result.objective is not None and result.objective > result.bound:
+        shares = {result.objective: 4, **shares}
+    for value, share in shares.items():
+        until = monotonic() + (end - monotonic()) / share
+        argument = prove_by_cases(instance, value, MOST_CHANGES // share, partial(_is_over, until))
+        yield Bound(value, Proof(f"no plan is left in any case of a tree below {value}", argument=argument))
     end += seconds / 2
     work = _WORK if seconds == math.inf else seconds
     yield from reversed([*stronger_bounds(operations, instant[-1].value, work, lambda: monotonic() >= end)])
+
+
+def _is_over(end: float) -> bool:
+    return monotonic() >= end
 
 
 def is_certified(instance: Instance, bound: Bound) -> bool:
@@ -143,10 +157,9 @@ def _with_proof(result: Result, bound: Bound, found: BoundProof | None) -> Resul
     if least is not None and value > least:
         told = f"a plan of {least} and a proof that none is better than {value} are both found right"
         return replace(result, stopped_by=StoppedBy.FAILURE, failure=f"{told}; {_REPORT}")
-    plan, status = result.plan, result.status
+    plan, status = result.plan, Status.OPTIMAL if value == least else result.status
     if plan is not None:
         plan = replace(plan, bound=value, status="optimal" if value == least else plan.status)
-        status = Status(plan.status)
     return replace(result, status=status, bound=value, proof=bound.proof, bound_proof=found, plan=plan)
 
 

@@ -185,3 +185,9 @@ def test_a_check_without_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) 
     assert certification.is_certified(tiny, best)
     monkeypatch.setattr(certification, "_CHECK_SECONDS", 0.0)
     assert not certification.is_certified(tiny, best)
+
+
+def test_a_search_for_a_proof_finds_that_the_objective_is_optimal() -> None:
+    instance = load("pipeline/v-shape")
+    found = certify(instance, Result(Status.FEASIBLE, StoppedBy.COMPLETED, 138956, 130000, None))
+    assert (found.status, found.bound, found.certified) == (Status.OPTIMAL, 138956, True)
