@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from jigsaw_opt.checking import check
@@ -164,11 +165,10 @@ def prove(chosen: Sequence[str], seconds: float, path: Path = BEST_KNOWN, plans:
         old = read_best_known(path).get(name)
         if old is None:
             continue
-        status = Status.OPTIMAL if old.optimal else Status.FEASIBLE
-        found = certify(load(name), Result(status, StoppedBy.COMPLETED, old.objective, old.bound, None), seconds)
-        new = replace(old, certified_bound=found.certified_bound or 0)
-        if found.bound > old.bound:
-            new = replace(new, bound=found.bound, bound_reason=found.bound_reason, proved=None)
+        status, began = Status.OPTIMAL if old.optimal else Status.FEASIBLE, monotonic()
+        known = Result(status, StoppedBy.COMPLETED, old.objective, old.bound, None, solver="certify")
+        found = certify(load(name), known, seconds)
+        new = of_result(replace(found, seconds=monotonic() - began), old.instance_sha256)
         best = store(name, new, None, path, plans, found.bound_proof)
         _LOGGER.info("%-32s bound %s, certified %s", name, best.bound, best.certified_bound)
 

@@ -111,6 +111,16 @@ def test_proofs_of_recorded_bounds_are_searched_and_kept(tmp_path: Path, caplog:
     assert proof.bound == best.bound and check_proof(load("tiny/001"), proof) is None
 
 
+def test_a_larger_bound_that_is_found_with_its_proof_is_recorded(tmp_path: Path) -> None:
+    path, best = tmp_path / "best_known.json", best_known("tiny/008")
+    assert best is not None and best.objective == best.bound
+    store("tiny/008", replace(best, bound=1, certified_bound=0), None, path, tmp_path)
+    prove(["tiny/008"], 10.0, path, tmp_path)
+    found = read_best_known(path)["tiny/008"]
+    assert (found.objective, found.bound, found.certified_bound) == (best.objective, best.bound, best.bound)
+    assert found.found == best.found and found.proved is not None and found.proved.solver == "certify"
+
+
 def test_a_smaller_proof_takes_the_place_of_a_certified_one(tmp_path: Path) -> None:
     path, best, file = tmp_path / "best_known.json", best_known("tiny/001"), proof_path("tiny/001", tmp_path)
     assert best is not None and best.certified
