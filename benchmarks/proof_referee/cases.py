@@ -17,7 +17,7 @@ def _cases(instance: Document, argument: Document) -> int:
     branches: list[tuple[int, int]] = []
     for branch in argument["branches"]:
         fields(branch, {"variable": list, "most": int}, "branch")
-        name = _name(branch["variable"])
+        name = variable_name(branch["variable"])
         need(name in propagation.number, f"there is no variable {name}")
         branches.append((propagation.number[name], branch["most"]))
     need(all(type(entry) is int and -1 <= entry < len(branches) for entry in argument["tree"]), "tree names no branch")
@@ -42,9 +42,10 @@ def _cases(instance: Document, argument: Document) -> int:
     return int(argument["limit"]) + 1
 
 
-def _name(value: object) -> Name:
+def variable_name(value: object) -> Name:
+    """Return the name of a variable with tuples in place of lists."""
     need(type(value) in (list, int, str), "a variable has another name")
-    return tuple(_name(entry) for entry in value) if isinstance(value, list) else value  # type: ignore[return-value]
+    return tuple(variable_name(entry) for entry in value) if isinstance(value, list) else value  # type: ignore[return-value]
 
 
 MOST_CHANGES, MOST_OF_A_ROW = 2 * 10**6, 20

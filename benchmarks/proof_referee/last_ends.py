@@ -191,15 +191,6 @@ class Placements:
         keys = ("gpu_type", "gpus", "gpu_memory", "fabric_bandwidth", "fabric_latency_us")
         return (*links, *(server[key] for key in keys))
 
-    def _may_be_on(self, job: str, slot: str, server: str) -> bool:
-        graph, others, data = self.graphs[job], list(self.server_of[job].values()), self.servers[server]
-        return (
-            data["gpu_type"] in graph.types[slot]
-            and graph.slots[slot]["memory"] <= data["gpu_memory"]
-            and others.count(server) < data["gpus"]
-            and all(other == server or graph.route(other, server) is not None for other in others)
-        )
-
     def visit(self, tree: Any, depth: int) -> None:
         """Raise unless the tree proves the bound where slots have the servers that they have now."""
         if type(tree) is int:
@@ -211,11 +202,12 @@ class Placements:
             return
         need(type(tree) is dict and depth < len(self.order), "a tree is neither an object for a slot nor an integer")
         job, slot = self.order[depth]
+        graph, others = self.graphs[job], self.server_of[job].values()
         taken = {server for servers in self.server_of.values() for server in servers.values()}
         seen: set[int] = set()
         expected = []
-        for server in self.servers:
-            if self._may_be_on(job, slot, server) and (server in taken or self.alike[server] not in seen):
+        for server, data in self.servers.items():
+            if graph.may_be_on(slot, data, others) and (server in taken or self.alike[server] not in seen):
                 expected.append(server)
                 if server not in taken:
                     seen.add(self.alike[server])

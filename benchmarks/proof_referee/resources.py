@@ -147,10 +147,10 @@ class Resource:
             return
         largest = max(s["gpu_memory"] for s in self.cluster["servers"] if s["name"] in self.stated["servers"])
         for one, other in combinations(jobs, 2):
-            need(_together(one, other) > largest, f"{one.job['name']} and {other.job['name']} may share a GPU")
+            need(together(one, other) > largest, f"{one.job['name']} and {other.job['name']} may share a GPU")
 
 
-def _together(one: JobFacts, other: JobFacts) -> int:
+def together(one: JobFacts, other: JobFacts) -> int:
     """Return the states of both jobs and the larger of their least activations."""
     states, activations = [], []
     for job in (one, other):

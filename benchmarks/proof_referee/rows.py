@@ -2,84 +2,52 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import combinations, pairwise, permutations, product
-from typing import NamedTuple
+from itertools import combinations, pairwise, product
 
-from .common import Document, memory, need, transfer_us
+from .common import Document, need
 from .facts import JobFacts
-from .routes import channel, joined, routes
-
-Name = tuple
-"""A name of a variable, with tuples in place of lists."""
-Term = tuple[int, Name]
-"""A factor and a variable."""
-
-
-class Operation(NamedTuple):
-    """A block or a transfer that may use a resource."""
-
-    job: int
-    iteration: int
-    part: str | int  # GPU or bucket
-    present: Name
-    start: Name
-    done: Name
-    length: Name
+from .resources import together
+from .rows_of_task_graphs import GraphRows
+from .rows_of_workers import JobRows
+from .table import Gpu, Name, Operation, Table, Term
+from .task_graphs import Graph
 
 
-class Gpu(NamedTuple):
-    """A GPU of the cluster."""
-
-    name: str
-    server: Document
-
-
-class Rows:
-    """The variables of an instance and a limit with their values, the rows, and the operations by resource."""
+class Rows(Table):
+    """The variables and rows of an instance and a limit."""
 
     def __init__(self, instance: Document, limit: int, each: bool) -> None:
-        self.each, self.limit, self.cyclic = each, limit, instance["horizon"] == "cyclic"
-        self.horizon = 2 * limit if self.cyclic else limit
-        self.cluster = instance["cluster"]
-        servers = self.cluster["servers"]
-        facts = [JobFacts(instance, job) for job in instance["jobs"] if "model" in job and "restart_us" not in job]
-        size = sum((job.n if each else 1) * job.w * (job.D + 1) for job in facts if job.known_rule)
-        gpus = sum(server["gpus"] for server in servers)
-        need(max(size, gpus) <= 60000, "there are more than 60000 GPUs, or rows at least")
-        self.gpus = [Gpu(f"{server['name']}/{k}", server) for server in servers for k in range(server["gpus"])]
-        self.values: dict[Name, tuple[int, int]] = {}
-        self.rows: list[tuple[dict[Name, int], int]] = []
-        self.terms = 0
-        self.resources: defaultdict[str, list[Operation]] = defaultdict(list)
-        self.jobs = [JobRows(self, number, job) for number, job in enumerate(job for job in facts if job.known)]
+        super().__init__(instance, limit, each)
+        stay = [job for job in instance["jobs"] if "restart_us" not in job]
+        facts = [JobFacts(instance, job) if "model" in job else Graph(instance, job) for job in stay]
+        of_workers = [job for job in facts if isinstance(job, JobFacts) and job.known_rule]
+        size = sum((job.n if each else 1) * job.w * (job.D + 1) for job in of_workers)
+        need(size <= 60000, "there are more than 60000 rows at least")
+        self.jobs: list[JobRows | GraphRows] = []
+        for job in facts:
+            if isinstance(job, Graph):
+                of_graph = GraphRows(self, len(self.jobs), job)
+                if of_graph.has_rows:
+                    of_graph.add()
+                    self.jobs.append(of_graph)
+            elif job.known:
+                self.jobs.append(JobRows(self, len(self.jobs), job))
         if instance["objective"] == "weighted_completion":
-            self.most([(job.job["weight"], job.of("end", job.iterations[-1])) for job in self.jobs], limit)
+            self.most([(job.job["weight"], job.end) for job in self.jobs], limit)
         else:
             self._loads()
             self._links()
-        for operations in self.resources.values():
-            self._orders(operations)
+        for resource, operations in self.resources.items():
+            for one, other in combinations(operations, 2):
+                if one.job != other.job or (self.jobs[one.job].ordered and not resource.startswith("gpu ")):
+                    self._order(one, other)
         self._earlier_orders()
         self._gpus_alike()
         if self.cyclic:
             self._memory()
+        else:
+            self._one_job_at_a_time()
         self._licences(instance["jobs"])
-
-    def most(self, terms: Iterable[Term], most: int) -> None:
-        """Add the row that a sum is at most a number."""
-        row: dict[Name, int] = defaultdict(int)
-        for factor, name in terms:
-            row[name] += factor
-        self.rows.append(({name: factor for name, factor in row.items() if factor}, most))
-        self.terms += len(self.rows[-1][0])
-        need(len(self.rows) <= 60000 and self.terms <= 600_000, "there are too many rows, or variables in them")
-
-    def equal(self, terms: Sequence[Term], value: int) -> None:
-        """Add the two rows that a sum is a number."""
-        self.most(terms, value)
-        self.most([(-factor, name) for factor, name in terms], -value)
 
     def _loads(self) -> None:
         for gpu in self.gpus:
@@ -88,40 +56,41 @@ class Rows:
                 heads, tails = {job.head for job in jobs}, {job.tail for job in jobs}
                 load = ("load", gpu.name)
                 self.values[load] = (0, self.limit - min(heads) - min(tails))
-                blocks = [(job, job.of("length", i, gpu.name)) for job in jobs for i in job.iterations]
-                self.equal([(-1, load), *((1, length) for _, length in blocks)], 0)
+                work = [(job, term) for job in jobs for term in job.work_on(gpu)]
+                self.equal([(-1, load), *(term for _, term in work)], 0)
                 for head, tail in product(sorted(heads), sorted(tails)):
                     if any(job.head >= head and job.tail >= tail for job in jobs):
-                        those = [(1, length) for job, length in blocks if job.head >= head and job.tail >= tail]
+                        those = [term for job, term in work if job.head >= head and job.tail >= tail]
                         self.most(those, self.limit - head - tail)
         loads = [(-1, name) for name in self.values if name[0] == "load"]
-        self.most(loads, -sum(job.facts.least_work(job.quickest) for job in self.jobs if job.facts.kinds))
+        self.most(loads, -sum(job.least_work for job in self.jobs))
 
     def _links(self) -> None:
         for link in (link["name"] for link in self.cluster["links"]):
-            loads = [
-                (job.link_head, job.link_load(link), job.of("uses", link)) for job in self.jobs if link in job.links
-            ]
-            for head in sorted({head for head, _, _ in loads}):
-                self.most([(load, uses) for later, load, uses in loads if later >= head], self.limit - head)
+            jobs = [job for job in self.jobs if link in job.links]
+            for head in sorted({job.link_head for job in jobs}):
+                those = [term for job in jobs if job.link_head >= head for term in job.work_on_link(link)]
+                self.most(those, self.limit - head)
 
-    def _orders(self, operations: list[Operation]) -> None:
-        T = self.limit
-        for one, other in combinations(operations, 2):
-            if one.job == other.job:
-                continue
-            names = [self.jobs[operation.job].name for operation in (one, other)]
-            order = ("order", names[0], one.iteration, one.part, names[1], other.iteration, other.part)
-            self.values[order] = (-1, 2) if self.cyclic else (0, 1)
-            first, second = [(1, one.done), (-1, other.start)], [(1, other.done), (-1, one.start)]
-            if self.cyclic:
-                both = [(4 * T, one.present), (4 * T, other.present)]
-                self.most([*first, (-T, order), *both], 8 * T)
-                self.most([*second, (T, order), *both], 9 * T)
-            else:
-                both = [(T, one.present), (T, other.present)]
-                self.most([*first, (T, order), *both], 3 * T)
-                self.most([*second, (-T, order), *both], 2 * T)
+    def _order(self, one: Operation, other: Operation) -> None:
+        T, jobs = self.limit, (self.jobs[one.job], self.jobs[other.job])
+        order = ("order", jobs[0].name, one.iteration, one.part, jobs[1].name, other.iteration, other.part)
+        if one.job == other.job:
+            self.values[order] = jobs[0].order(one, other)
+        elif self.cyclic:
+            turns = sum(job.turns for job in jobs)
+            self.values[order] = (-turns, turns) if any(job.ordered for job in jobs) else (-1, 2)
+        else:
+            self.values[order] = (0, 1)
+        first, second = [(1, one.done), (-1, other.start)], [(1, other.done), (-1, one.start)]
+        if self.cyclic:
+            both = [(4 * T, one.present), (4 * T, other.present)]
+            self.most([*first, (-T, order), *both], 8 * T)
+            self.most([*second, (T, order), *both], 9 * T)
+        else:
+            both = [(T, one.present), (T, other.present)]
+            self.most([*first, (T, order), *both], 3 * T)
+            self.most([*second, (-T, order), *both], 2 * T)
 
     def _earlier_orders(self) -> None:
         sign = -1 if self.cyclic else 1
@@ -144,228 +113,32 @@ class Rows:
 
     def _digits(self, gpu: Gpu) -> list[Name]:
         jobs = [job for job in self.jobs if gpu in job.allowed]
-        levels = [(job, i, d) for job in jobs for i in job.iterations for d in range(job.D, 1, -1)]
-        return [job.of("on", gpu.name) for job in jobs] + [job.of("level", i, gpu.name, d) for job, i, d in levels]
+        return [name for job in jobs for name in job.ons(gpu)] + [name for job in jobs for name in job.levels(gpu)]
 
     def _memory(self) -> None:
         for number, gpu in enumerate(self.gpus):
             most = ("activations", number)
             self.values[most] = (0, gpu.server["gpu_memory"])
             jobs = [job for job in self.jobs if gpu in job.allowed]
-            states = [(job.state, job.of("on", gpu.name)) for job in jobs]
-            self.most([(1, most), *states], gpu.server["gpu_memory"])
+            self.most([(1, most), *(term for job in jobs for term in job.states(gpu))], gpu.server["gpu_memory"])
             for job in jobs:
-                activations = [memory(job.facts.model, d) - job.state for d in job.buckets]
-                for i in job.iterations:
-                    self.most([*job.steps(i, gpu, activations), (-job.times, most)], 0)
+                for terms in job.activations(gpu):
+                    self.most([*terms, (-job.times, most)], 0)
+
+    def _one_job_at_a_time(self) -> None:
+        T = self.limit
+        for one, other in combinations(
+            [job for job in self.jobs if isinstance(job, JobRows) and job.facts.span >= 1], 2
+        ):
+            size, order = together(one.facts, other.facts), ("order", one.name, other.name)
+            for gpu in one.allowed:
+                if gpu in other.allowed and size > gpu.server["gpu_memory"]:
+                    self.values[order] = (0, 1)
+                    both = [(T, job.of("on", gpu.name)) for job in (one, other)]
+                    self.most([(1, one.end), (-1, other.begin), (T, order), *both], 3 * T)
+                    self.most([(1, other.end), (-1, one.begin), (-T, order), *both], 2 * T)
 
     def _licences(self, jobs: list[Document]) -> None:
         for licence, count in self.cluster.get("licences", {}).items():
             holders = sum(licence in job.get("licences", []) for job in jobs)
             self.most([], count - (holders if self.cyclic else min(holders, 1)))
-
-
-class JobRows:
-    """The variables and rows of one job."""
-
-    def __init__(self, rows: Rows, number: int, facts: JobFacts) -> None:
-        self.rows, self.number, self.facts, self.job = rows, number, facts, facts.job
-        self.name, self.w, self.D = facts.job["name"], facts.w, facts.D
-        self.times = 1 if rows.each else facts.n
-        self.iterations, self.buckets = range(1, facts.n // self.times + 1), range(1, self.D + 1)
-        self.state = facts.model["state_factor"] * sum(one["parameter_bytes"] for one in facts.model["segments"])
-        self.allowed = [gpu for gpu in rows.gpus if gpu.server["name"] in facts.usable]
-        types = {gpu.server["gpu_type"] for gpu in self.allowed}
-        self.block = {t: [facts.p(t, d) for d in self.buckets] for t in types}
-        self.fewest = dict(enumerate(facts.contributors, 1))
-        self.largest = self.fewest if facts.fixed is not None else dict.fromkeys(self.buckets, self.w)
-        self.spreads = self._spreads()
-        self.links = set().union(*(links for links, _, _ in self.spreads.values())) if self.w > 1 else set[str]()
-        self.least = {b: min((self.lasts(m, b, self.fewest[b]) for m in self.spreads), default=0) for b in self.buckets}
-        self.quickest = [min((facts.p(t, d) for t, _ in facts.taking(d)), default=0) for d in self.buckets]
-        self.head, self.tail = (0, 0) if rows.cyclic else (self.job["release_us"], facts.tail)
-        self.link_head = 0 if rows.cyclic else self.job["release_us"] + self.quickest[0]
-        self._add_placement()
-        for i in self.iterations:
-            self._add_iteration(i)
-        rows.most([(1, self.of("begin", 1)), (-1, self.of("end", self.iterations[-1]))], -facts.span)
-        if facts.fixed is None:
-            self._add_depth()
-
-    def of(self, what: str, *rest: object) -> Name:
-        """Return the name of a variable of the job."""
-        return (what, self.name, *rest)
-
-    def level(self, i: int, gpu: Gpu, d: int) -> Term:
-        """Return in how many iterations the worker there has at least a level."""
-        return (self.times, self.of("on", gpu.name)) if d == 1 else (1, self.of("level", i, gpu.name, d))
-
-    def steps(self, i: int, gpu: Gpu, cost: Sequence[int]) -> list[Term]:
-        """Return the sum of what the levels of a worker there cost, where level 0 costs nothing."""
-        more = [after - before for before, after in pairwise([0, *cost])]
-        return [
-            (step * factor, name) for step, (factor, name) in zip(more, (self.level(i, gpu, d) for d in self.buckets))
-        ]
-
-    def lasts(self, spread: Name, bucket: int, contributors: int) -> int:
-        """Return the duration of a transfer in a spread."""
-        _, rate, latency = self.spreads[spread]
-        return transfer_us(self.job, self.facts.model, bucket, contributors, rate, latency)
-
-    def link_load(self, link: str) -> int:
-        """Return the least time of all transfers on a link, if they use it."""
-        spreads = [spread for spread, (links, _, _) in self.spreads.items() if link in links]
-        return self.facts.n * sum(min(self.lasts(m, b, self.fewest[b]) for m in spreads) for b in self.buckets)
-
-    def _behind(self, spread: Name, bucket: int) -> int:
-        """Return the time of the transfers from a bucket on, with the fewest contributors."""
-        return sum(self.lasts(spread, b, self.fewest[b]) for b in self.buckets if b >= bucket) if self.w > 1 else 0
-
-    def _spreads(self) -> dict[Name, tuple[frozenset[str], int, int]]:
-        servers = self.rows.cluster["servers"]
-        route = routes(self.rows.cluster, self.job)
-        room = [sum(gpu.server is server for gpu in self.allowed) for server in servers]
-
-        def numbers(k: int, left: int) -> Iterator[Name]:
-            if k == len(servers):
-                yield ()
-            elif left <= sum(room[k:]):
-                for count in range(max(0, left - sum(room[k + 1 :])), min(left, room[k]) + 1):
-                    yield from ((count, *rest) for rest in numbers(k + 1, left - count))
-
-        found = {}
-        for tried, spread in enumerate(numbers(0, self.w), 1):
-            need(tried <= 10000, f"job {self.name} has more than 10000 numbers of workers by server")
-            counts = {server["name"]: count for server, count in zip(servers, spread)}
-            if not joined([name for name, count in counts.items() if count], route):
-                continue
-            found[spread] = channel(self.rows.cluster, counts, route)
-            need(len(found) <= 200, f"job {self.name} has more than 200 spreads")
-        return found
-
-    def _add_placement(self) -> None:
-        rows, values = self.rows, self.rows.values
-        values.update({self.of("on", gpu.name): (0, 1) for gpu in self.allowed})
-        values.update({self.of("spread", spread): (0, 1) for spread in self.spreads})
-        rows.equal([(1, self.of("spread", spread)) for spread in self.spreads], 1)
-        rows.equal([(1, self.of("on", gpu.name)) for gpu in self.allowed], self.w)
-        for k, server in enumerate(rows.cluster["servers"]):
-            there = [(1, self.of("on", gpu.name)) for gpu in self.allowed if gpu.server is server]
-            if there:
-                rows.equal([*there, *((-spread[k], self.of("spread", spread)) for spread in self.spreads)], 0)
-        for link in sorted(self.links):
-            values[self.of("uses", link)] = (0, 1)
-            those = [(-1, self.of("spread", spread)) for spread, used in self.spreads.items() if link in used[0]]
-            rows.equal([(1, self.of("uses", link)), *those], 0)
-
-    def _add_iteration(self, i: int) -> None:
-        rows, T, K = self.rows, self.rows.limit, self.times
-        begin, end = self.of("begin", i), self.of("end", i)
-        last = rows.horizon if rows.cyclic else min(rows.horizon, self.job.get("deadline_us", rows.horizon))
-        rows.values[begin] = rows.values[end] = (0 if rows.cyclic else self.job["release_us"], last)
-        if i > 1:
-            rows.most([(1, self.of("end", i - 1)), (-1, begin)], 0)
-        if rows.cyclic and i == 1:
-            rows.most([(1, self.of("end", self.iterations[-1])), (-1, begin)], T)
-            rows.most([(1, begin)], T - 1)
-            if self.number == 0:
-                rows.most([(1, begin)], 0)
-        for gpu in self.allowed:
-            self._add_block(i, gpu)
-        for d in range(2, self.D + 1):
-            those = [self.of("level", i, gpu.name, d) for gpu in self.allowed]
-            rows.most([(-1, name) for name in those], -K * self.fewest[d])
-            rows.most([(1, name) for name in those], K * self.largest[d])
-        if self.w == 1:
-            lengths = [(1, self.of("length", i, gpu.name)) for gpu in self.allowed]
-            rows.most([(1, begin), *lengths, (-1, end)], 0)
-        elif rows.each:
-            for b in self.buckets:
-                self._add_transfer(i, b)
-            rows.most([(1, self.of("transferred", i, self.D)), (-1, end)], 0)
-        else:
-            self._add_spreads(i)
-        rows.most([(1, begin), (-1, end)], -K * self.facts.iteration)
-        times = [(K * self._iteration(spread), self.of("spread", spread)) for spread in self.spreads]
-        rows.most([(1, begin), *times, (-1, end)], 0)
-
-    def _iteration(self, spread: Name) -> int:
-        workers = list(zip(spread, self.rows.cluster["servers"]))
-        found = []
-        for b in self.buckets:
-            times = sorted(
-                time for count, one in workers if count for time in [self.block[one["gpu_type"]][b - 1]] * count
-            )
-            found.append(times[self.fewest[b] - 1] + self._behind(spread, b))
-        return max(found)
-
-    def _add_spreads(self, i: int) -> None:
-        for spread in self.spreads:
-            behind = [self._behind(spread, b) for b in self.buckets]
-            workers = dict(zip((server["name"] for server in self.rows.cluster["servers"]), spread))
-            for gpu in self.allowed:
-                if workers[gpu.server["name"]]:
-                    p = self.block[gpu.server["gpu_type"]]
-                    x = [max(p[d], *(p[b] + behind[b] for b in range(d + 1))) for d in range(self.D)]
-                    most = self.times * x[-1]
-                    terms = [(1, self.of("begin", i)), *self.steps(i, gpu, x), (-1, self.of("end", i))]
-                    self.rows.most([*terms, (most, self.of("spread", spread))], most)
-
-    def _add_block(self, i: int, gpu: Gpu) -> None:
-        rows, values = self.rows, self.rows.values
-        times, deepest = self.block[gpu.server["gpu_type"]], self.facts.deepest(gpu.server["gpu_memory"])
-        length = self.of("length", i, gpu.name)
-        values[length] = (0, self.times * times[-1])
-        for d in range(2, self.D + 1):
-            factor, below = self.level(i, gpu, d - 1)
-            values[self.of("level", i, gpu.name, d)] = (0, self.times if d <= deepest else 0)
-            rows.most([(1, self.of("level", i, gpu.name, d)), (-factor, below)], 0)
-        rows.equal([(-1, length), *self.steps(i, gpu, times)], 0)
-        if rows.each:
-            start, done = self.of("start", i, gpu.name), self.of("done", i, gpu.name)
-            values[start] = values[done] = (0, rows.horizon)
-            rows.equal([(1, done), (-1, start), (-1, length)], 0)
-            rows.most([(1, self.of("begin", i)), (-1, start)], 0)
-            rows.most([(1, done), (-1, self.of("end", i))], 0)
-            operation = Operation(self.number, i, gpu.name, self.of("on", gpu.name), start, done, length)
-            rows.resources[f"gpu {gpu.name}"].append(operation)
-
-    def _add_transfer(self, i: int, b: int) -> None:
-        rows, values = self.rows, self.rows.values
-        few, many = self.fewest[b], self.largest[b]
-        start, done, lasts = (self.of(what, i, b) for what in ("transfer", "transferred", "lasts"))
-        values[start] = values[done] = (0, rows.horizon)
-        values[lasts] = (self.least[b], max((self.lasts(m, b, many) for m in self.spreads), default=0))
-        before = self.of("transferred", i, b - 1) if b > 1 else self.of("begin", i)
-        rows.most([(1, before), (-1, start)], 0)
-        rows.equal([(1, done), (-1, start), (-1, lasts)], 0)
-        slack = rows.horizon if b > 1 else 0
-        for gpu in self.allowed:
-            ready, (factor, level) = self.block[gpu.server["gpu_type"]][b - 1] + slack, self.level(i, gpu, b)
-            rows.most([(1, self.of("start", i, gpu.name)), (ready * factor, level), (-1, start)], slack)
-        more = {c: self.of("contributors", i, b, c) for c in range(few + 1, many + 1)}
-        values.update(dict.fromkeys(more.values(), (0, 1)))
-        for c in range(few + 2, many + 1):
-            rows.most([(1, more[c]), (-1, more[c - 1])], 0)
-        if more:
-            rows.equal([*(self.level(i, gpu, b) for gpu in self.allowed), *((-1, name) for name in more.values())], few)
-        for m in self.spreads:
-            top, low = self.lasts(m, b, many), self.lasts(m, b, few)
-            steps = [(self.lasts(m, b, c) - self.lasts(m, b, c - 1), name) for c, name in more.items()]
-            rows.most([(top, self.of("spread", m)), *steps, (-1, lasts)], top - low)
-        if self.least[b] > 0:
-            for link in self.links:
-                uses = self.of("uses", link)
-                rows.resources[f"link {link}"].append(Operation(self.number, i, b, uses, start, done, lasts))
-
-    def _add_depth(self) -> None:
-        levels = {
-            gpu.name: [self.level(i, gpu, d) for i in self.iterations for d in self.buckets] for gpu in self.allowed
-        }
-        total = self.facts.coverage_and_total[1]
-        self.rows.most([(-f, name) for terms in levels.values() for f, name in terms], -total)
-        if "balance" in self.job["depth"]:
-            most, balance = self.facts.n * self.D, self.job["depth"]["balance"]
-            for one, other in permutations(levels, 2):
-                less = [(-f, name) for f, name in levels[other]]
-                self.rows.most([*levels[one], *less, (most, self.of("on", other))], balance + most)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from fractions import Fraction
+from functools import cache
 from graphlib import TopologicalSorter
 from typing import Any
 
@@ -53,6 +54,7 @@ class Graph:
                 self.before[after].append(before)
                 self.behind[before].append(after)
         self.order = list(TopologicalSorter(self.before).static_order())
+        self.reached = cache(self._reached)
         self.route = routes(self.cluster, job)
         self.least = {name: self._least(operation) for name, operation in self.operations.items()}
 
@@ -65,6 +67,21 @@ class Graph:
         if not links:
             return 0
         return transfer_us(operation, max(rate for rate, _ in links), min(latency for _, latency in links))
+
+    def _reached(self, name: str) -> set[str]:
+        """Return the operations that chains lead to from one."""
+        chains = _right_before(self.order, self.before, dict.fromkeys(self.operations, 1), {name})
+        return {other for other, length in chains.items() if length}
+
+    def may_be_on(self, slot: str, server: Document, others: Collection[str]) -> bool:
+        """Return whether a slot may be on a server where other slots of the job have these servers."""
+        name = server["name"]
+        return (
+            server["gpu_type"] in self.types[slot]
+            and self.slots[slot]["memory"] <= server["gpu_memory"]
+            and list(others).count(name) < server["gpus"]
+            and all(other == name or self.route(other, name) is not None for other in others)
+        )
 
 
 class Placed:

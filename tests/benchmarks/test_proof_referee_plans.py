@@ -13,6 +13,8 @@ from jigsaw_opt.problem import Instance
 from jigsaw_opt.solvers.case_search import prove_by_cases
 from tests.benchmarks.test_proof_referee import verdict
 from tests.checking.proof_mutants import mutants
+from tests.random_instances import tight_instance
+from tests.random_task_graphs import random_mixed_instance
 
 
 def agreed(instance: Instance, argument: Any, bound: int) -> None:
@@ -45,3 +47,16 @@ def test_task_graphs(name: str) -> None:
     result = solve(instance, "greedy", Options(threads=1, time_limit=1))
     assert result.bound_proof is not None
     agreed(instance, result.bound_proof.argument, result.bound)
+
+
+@pytest.mark.parametrize(
+    ("instance", "bound"),
+    [
+        (random_mixed_instance(13, "finite", "weighted_completion"), 39),
+        (random_mixed_instance(53, "cyclic", "period"), 9),
+        (tight_instance(4, "weighted_completion"), 45),
+        (tight_instance(5), 16),
+    ],
+)
+def test_cases_of_task_graphs_and_of_jobs_without_memory_for_both(instance: Instance, bound: int) -> None:
+    agreed(instance, prove_by_cases(instance, bound), bound)
