@@ -58,6 +58,7 @@ SOLVERS = (
 """Folders and modules of the room of solvers, from the ground up."""
 FLOORS = {
     "solvers": SOLVERS,
+    "checking.proofs": ("step", "facts", "rows", "kinds", "arguments"),
     "documents.readers": (
         *("tally", "times", "lines", "table", "tree"),
         *("workload_csv", "traces", "philly", "gavel", "outages", "solutions"),

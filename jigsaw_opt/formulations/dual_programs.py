@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from math import inf
 
-from jigsaw_opt.checking.proofs.completions import row_sum
-from jigsaw_opt.checking.proofs.facts import Facts
+from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
+from jigsaw_opt.checking.proofs.kinds.completions import row_sum
 from jigsaw_opt.checking.proofs.step import ProofStep
 from jigsaw_opt.checking.require import require_right
 from jigsaw_opt.errors import wrong_input

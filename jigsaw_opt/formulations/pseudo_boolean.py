@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from jigsaw_opt.checking.proofs.facts import Facts
-from jigsaw_opt.checking.proofs.job_rows import PlanRows, Term, TooManyRowsError
-from jigsaw_opt.checking.proofs.plan_rows import plan_rows
+from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
+from jigsaw_opt.checking.proofs.rows.job_rows import PlanRows, Term, TooManyRowsError
+from jigsaw_opt.checking.proofs.rows.plan_rows import plan_rows
 from jigsaw_opt.checking.proofs.step import ProofStep
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import UsageError, argument

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import NamedTuple
 
-from jigsaw_opt.checking.proofs.cases import Domains, TooManyChangesError
+from jigsaw_opt.checking.proofs.kinds.cases import Domains, TooManyChangesError
 from jigsaw_opt.errors import InvalidInputError, wrong_input
 from jigsaw_opt.formulations.dual_programs import right_argument
 from jigsaw_opt.formulations.pseudo_boolean import OpbProblem, decision_problem

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from jigsaw_opt.checking.proofs.cases import MOST_CHANGES, Domains, TooManyChangesError
-from jigsaw_opt.checking.proofs.facts import Facts
-from jigsaw_opt.checking.proofs.job_rows import PlanRows, TooManyRowsError
-from jigsaw_opt.checking.proofs.plan_rows import plan_rows
+from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
+from jigsaw_opt.checking.proofs.kinds.cases import MOST_CHANGES, Domains, TooManyChangesError
+from jigsaw_opt.checking.proofs.rows.job_rows import PlanRows, TooManyRowsError
+from jigsaw_opt.checking.proofs.rows.plan_rows import plan_rows
 from jigsaw_opt.checking.proofs.step import ProofStep
 from jigsaw_opt.problem.bound_proof import Argument
 from jigsaw_opt.problem.instance import Instance

@@ -12,7 +12,7 @@ from time import monotonic
 
 from jigsaw_opt.arguments import typed
 from jigsaw_opt.checking.proofs import ProofFault, check_proof
-from jigsaw_opt.checking.proofs.cases import MOST_CHANGES
+from jigsaw_opt.checking.proofs.kinds.cases import MOST_CHANGES
 from jigsaw_opt.errors import OutOfTimeError, TooLargeError
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.bound_proof import Argument, BoundProof

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from jigsaw_opt.checking.network import RouteFinder
-from jigsaw_opt.checking.proofs.job_rows import Name, PlanRows
+from jigsaw_opt.checking.proofs.rows.job_rows import Name, PlanRows
 from jigsaw_opt.checking.terms import model_terms
 from jigsaw_opt.problem import Instance, JobPlan, Plan, TaskGraph, TaskGraphJobPlan
 from jigsaw_opt.problem.plan import TimedOperation

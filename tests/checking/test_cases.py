@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from jigsaw_opt.checking.proofs.arguments import proven
-from jigsaw_opt.checking.proofs.facts import Facts
+from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
 from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError
 from jigsaw_opt.instances import best_known, load
 from jigsaw_opt.problem.instance import Horizon, Objective

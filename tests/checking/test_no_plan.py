@@ -15,9 +15,9 @@ from jigsaw_opt import certify, solve
 from jigsaw_opt.checking import proofs
 from jigsaw_opt.checking.proofs import check_proof
 from jigsaw_opt.checking.proofs.arguments import require_no_plan
-from jigsaw_opt.checking.proofs.facts import Facts
+from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
+from jigsaw_opt.checking.proofs.kinds.upper_bound import upper_bound
 from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError
-from jigsaw_opt.checking.proofs.upper_bound import upper_bound
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import decode_proof, encode_proof, instance_sha256, save_instance, save_proof
 from jigsaw_opt.problem import Cluster, Instance, Job, Server

@@ -7,8 +7,9 @@ from random import Random
 
 import pytest
 
-from jigsaw_opt.checking.proofs.facts import Facts
-from jigsaw_opt.checking.proofs.job_facts import JobFacts
+from jigsaw_opt.checking.proofs.facts.cluster_facts import numbers_of_workers
+from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
+from jigsaw_opt.checking.proofs.facts.job_facts import JobFacts
 from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError
 from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Link, Model, Segment, Server, compile_instance
 from jigsaw_opt.problem.compiled import critical
@@ -79,3 +80,19 @@ def test_a_job_may_have_its_last_level_on_gpus_of_another_type_in_each_iteration
     assert lower_bound(operations).value == 2800
     assert all(bound.value <= 2900 for bound in stronger_bounds(operations, 0, work=2))
     assert Facts(instance).job(ProofStep({}, "$"), "j").span == 2800
+
+
+@pytest.mark.parametrize(
+    ("room", "workers", "counts"),
+    [
+        ([], 0, [()]),
+        ([], 1, []),
+        ([2, 0, 1], 2, [(1, 0, 1), (2, 0, 0)]),
+        ([1, 1], 3, []),
+        ([0] * 2000 + [1, 1], 1, [(0,) * 2001 + (1,), (0,) * 2000 + (1, 0)]),
+    ],
+)
+def test_numbers_of_workers_come_in_ascending_order(
+    room: list[int], workers: int, counts: list[tuple[int, ...]]
+) -> None:
+    assert [*numbers_of_workers(room, workers)] == counts

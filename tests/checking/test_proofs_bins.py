@@ -8,9 +8,9 @@ from itertools import product
 
 import pytest
 
-from jigsaw_opt.checking.proofs import bins as checked
 from jigsaw_opt.checking.proofs.arguments import proven
-from jigsaw_opt.checking.proofs.facts import Facts
+from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
+from jigsaw_opt.checking.proofs.kinds import bins as checked
 from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError
 from jigsaw_opt.instances.sources import instance_from
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, compile_instance

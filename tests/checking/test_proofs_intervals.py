@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from jigsaw_opt.checking.proofs.arguments import proven
-from jigsaw_opt.checking.proofs.facts import Facts
+from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
 from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError
 from jigsaw_opt.instances import catalogue
 from jigsaw_opt.instances.sources import instance_from

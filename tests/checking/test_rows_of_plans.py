@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from jigsaw_opt.checking.proofs.facts import Facts
-from jigsaw_opt.checking.proofs.plan_rows import plan_rows
+from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
+from jigsaw_opt.checking.proofs.rows.plan_rows import plan_rows
 from jigsaw_opt.checking.proofs.step import ProofStep
 from jigsaw_opt.instances import best_plan, generate, load, names
 from jigsaw_opt.problem import Cluster, FullDepth, Instance, Job, Model, Plan, Segment, Server, StaircaseDepth

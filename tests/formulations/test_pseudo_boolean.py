@@ -11,9 +11,9 @@ from shutil import which
 
 import pytest
 
-from jigsaw_opt.checking.proofs.facts import Facts
-from jigsaw_opt.checking.proofs.job_rows import PlanRows
-from jigsaw_opt.checking.proofs.plan_rows import plan_rows
+from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
+from jigsaw_opt.checking.proofs.rows.job_rows import PlanRows
+from jigsaw_opt.checking.proofs.rows.plan_rows import plan_rows
 from jigsaw_opt.checking.proofs.step import ProofStep
 from jigsaw_opt.cli import main
 from jigsaw_opt.errors import UsageError

@@ -10,7 +10,7 @@ from shutil import which
 
 import pytest
 
-from jigsaw_opt.checking.proofs.job_rows import PlanRows, ResourceUse
+from jigsaw_opt.checking.proofs.rows.job_rows import PlanRows, ResourceUse
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import save_proof
 from jigsaw_opt.errors import InvalidInputError

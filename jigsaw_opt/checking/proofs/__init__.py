@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from jigsaw_opt.arguments import typed
 from jigsaw_opt.checking.proofs.arguments import proven, require_no_plan
-from jigsaw_opt.checking.proofs.facts import Facts
+from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
 from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem.bound_proof import BoundProof

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from jigsaw_opt.checking.proofs.bins import bins
-from jigsaw_opt.checking.proofs.cases import cases
-from jigsaw_opt.checking.proofs.completions import completions
-from jigsaw_opt.checking.proofs.facts import Facts
-from jigsaw_opt.checking.proofs.intervals import intervals
-from jigsaw_opt.checking.proofs.loads import critical_path, load, workers
-from jigsaw_opt.checking.proofs.placements import held_memory, of_the_end, placed_kinds, placements
-from jigsaw_opt.checking.proofs.shared_work import shared_work
+from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
+from jigsaw_opt.checking.proofs.kinds.bins import bins
+from jigsaw_opt.checking.proofs.kinds.cases import cases
+from jigsaw_opt.checking.proofs.kinds.completions import completions
+from jigsaw_opt.checking.proofs.kinds.intervals import intervals
+from jigsaw_opt.checking.proofs.kinds.loads import critical_path, load, workers
+from jigsaw_opt.checking.proofs.kinds.placements import held_memory, of_the_end, placed_kinds, placements
+from jigsaw_opt.checking.proofs.kinds.shared_work import shared_work
+from jigsaw_opt.checking.proofs.kinds.upper_bound import upper_bound
 from jigsaw_opt.checking.proofs.step import ProofStep
-from jigsaw_opt.checking.proofs.upper_bound import upper_bound
 from jigsaw_opt.problem.instance import Objective
 from jigsaw_opt.problem.rules.keyed import altered
 

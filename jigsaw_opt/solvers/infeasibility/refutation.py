@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
-from jigsaw_opt.checking.proofs.cases import MOST_CHANGES
-from jigsaw_opt.checking.proofs.facts import Facts
-from jigsaw_opt.checking.proofs.upper_bound import upper_bound
+from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
+from jigsaw_opt.checking.proofs.kinds.cases import MOST_CHANGES
+from jigsaw_opt.checking.proofs.kinds.upper_bound import upper_bound
 from jigsaw_opt.problem.bound_proof import Argument
 from jigsaw_opt.problem.compiled.operations import compile_instance
 from jigsaw_opt.problem.instance import Instance

@@ -8,11 +8,11 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple
 
-from jigsaw_opt.checking.proofs.demands import SpanDemand, WorkSpan, whole_demand
-from jigsaw_opt.checking.proofs.facts import Facts
-from jigsaw_opt.checking.proofs.job_facts import JobFacts
-from jigsaw_opt.checking.proofs.resource_facts import resource_facts
-from jigsaw_opt.checking.proofs.row_sum import RowSum
+from jigsaw_opt.checking.proofs.facts.demands import SpanDemand, WorkSpan, whole_demand
+from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
+from jigsaw_opt.checking.proofs.facts.job_facts import JobFacts
+from jigsaw_opt.checking.proofs.facts.resource_facts import resource_facts
+from jigsaw_opt.checking.proofs.kinds.row_sum import RowSum
 from jigsaw_opt.checking.proofs.step import ProofStep
 
 _MOST_FRAGMENTS = 2000

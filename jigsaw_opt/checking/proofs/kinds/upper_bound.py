@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jigsaw_opt.checking.proofs.facts import Facts
-from jigsaw_opt.checking.proofs.task_graphs import passage_us
+from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
+from jigsaw_opt.checking.proofs.facts.task_graphs import passage_us
 from jigsaw_opt.checking.terms import exchanged, transfer_duration
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.task_graph import TaskGraphJob

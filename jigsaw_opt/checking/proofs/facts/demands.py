@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import NamedTuple
 
-from jigsaw_opt.checking.proofs.cluster_facts import GpuKind, RateAndLatency
-from jigsaw_opt.checking.proofs.facts import Facts
-from jigsaw_opt.checking.proofs.job_facts import JobFacts
+from jigsaw_opt.checking.proofs.facts.cluster_facts import GpuKind, RateAndLatency
+from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
+from jigsaw_opt.checking.proofs.facts.job_facts import JobFacts
 from jigsaw_opt.checking.proofs.step import ProofStep
 
 

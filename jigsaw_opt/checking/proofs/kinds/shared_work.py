@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 
-from jigsaw_opt.checking.proofs.cluster_facts import GpuKind
-from jigsaw_opt.checking.proofs.facts import Facts
-from jigsaw_opt.checking.proofs.job_facts import JobFacts
+from jigsaw_opt.checking.proofs.facts.cluster_facts import GpuKind
+from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
+from jigsaw_opt.checking.proofs.facts.job_facts import JobFacts
+from jigsaw_opt.checking.proofs.facts.task_graphs import task_graphs
 from jigsaw_opt.checking.proofs.step import ProofStep
-from jigsaw_opt.checking.proofs.task_graphs import task_graphs
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 

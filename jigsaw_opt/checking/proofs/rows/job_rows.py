@@ -9,7 +9,8 @@ from operator import add
 from typing import NamedTuple
 
 from jigsaw_opt.checking.network import ExchangeTerms, RouteFinder
-from jigsaw_opt.checking.proofs.job_facts import JobFacts
+from jigsaw_opt.checking.proofs.facts.cluster_facts import numbers_of_workers
+from jigsaw_opt.checking.proofs.facts.job_facts import JobFacts
 from jigsaw_opt.checking.terms import transfer_duration
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.depth import FreeDepth
@@ -346,13 +347,3 @@ class JobRows:
     def state(self, g: int) -> list[Term]:
         """Return a term for the bytes that a worker always holds on a GPU."""
         return [(self.terms.state_bytes, self.on[g])] if g in self.on else []
-
-
-def numbers_of_workers(room: Sequence[int], workers: int) -> Iterator[tuple[int, ...]]:
-    """Yield how many of some workers are in each place with some room, in ascending order."""
-    if not room:
-        yield from [()] if workers == 0 else []
-        return
-    for count in range(max(0, workers - sum(room[1:])), min(room[0], workers) + 1):
-        for rest in numbers_of_workers(room[1:], workers - count):
-            yield (count, *rest)

@@ -8,8 +8,8 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from jigsaw_opt.checking.proofs.cluster_facts import ClusterFacts, GpuKind, RateAndLatency
-from jigsaw_opt.checking.proofs.level_limits import LevelLimits, lower_envelope
+from jigsaw_opt.checking.proofs.facts.cluster_facts import ClusterFacts, GpuKind, RateAndLatency
+from jigsaw_opt.checking.proofs.facts.level_limits import LevelLimits, lower_envelope
 from jigsaw_opt.checking.terms import ModelTerms, transfer_duration
 from jigsaw_opt.problem.job import Job
 

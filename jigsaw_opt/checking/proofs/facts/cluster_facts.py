@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import accumulate
 from typing import NamedTuple
 
 from jigsaw_opt.problem.instance import Instance
@@ -122,3 +123,22 @@ def _has_room(parts: Sequence[int], shared: Sequence[bool], gpus: Mapping[int, i
         servers[parts[server]] += 1
         room[parts[server]] += count if shared[server] else min(count, 1)
     return any(room[part] >= workers and count >= 2 for part, count in servers.items())
+
+
+def numbers_of_workers(room: Sequence[int], workers: int) -> Iterator[tuple[int, ...]]:
+    """Yield how many of some workers are in each place with some room, in ascending order."""
+    if workers > sum(room):
+        return
+    behind, counts, left = [*accumulate(room[::-1], initial=0)][::-1], list[int](), workers
+    while True:
+        for more in behind[len(counts) + 1 :]:
+            counts.append(max(0, left - more))
+            left -= counts[-1]
+        yield tuple(counts)
+        # The last place that can have one more worker gets it, and the places behind it begin anew.
+        while counts and (not left or counts[-1] == room[len(counts) - 1]):
+            left += counts.pop()
+        if not counts:
+            return
+        counts[-1] += 1
+        left -= 1

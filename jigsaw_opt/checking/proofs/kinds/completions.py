@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from math import ceil
 
-from jigsaw_opt.checking.proofs.facts import Facts
-from jigsaw_opt.checking.proofs.fragments import fragments
-from jigsaw_opt.checking.proofs.loads import demands
-from jigsaw_opt.checking.proofs.pairs import pair
-from jigsaw_opt.checking.proofs.resource_facts import DemandFacts, resource_facts
-from jigsaw_opt.checking.proofs.row_sum import RowSum
+from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
+from jigsaw_opt.checking.proofs.facts.resource_facts import DemandFacts, resource_facts
+from jigsaw_opt.checking.proofs.kinds.fragments import fragments
+from jigsaw_opt.checking.proofs.kinds.loads import demands
+from jigsaw_opt.checking.proofs.kinds.pairs import pair
+from jigsaw_opt.checking.proofs.kinds.row_sum import RowSum
 from jigsaw_opt.checking.proofs.step import ProofStep
 
 RowKind = Callable[[ProofStep, Facts], RowSum]

@@ -7,9 +7,9 @@ from functools import cache
 from itertools import combinations
 from typing import NamedTuple
 
-from jigsaw_opt.checking.proofs.cluster_facts import GpuKind, RateAndLatency
-from jigsaw_opt.checking.proofs.facts import Facts
-from jigsaw_opt.checking.proofs.job_facts import IterationFacts, JobFacts
+from jigsaw_opt.checking.proofs.facts.cluster_facts import GpuKind, RateAndLatency
+from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
+from jigsaw_opt.checking.proofs.facts.job_facts import IterationFacts, JobFacts
 from jigsaw_opt.checking.proofs.step import ProofStep
 
 

@@ -7,9 +7,9 @@ from itertools import pairwise
 from math import gcd
 from typing import NamedTuple
 
-from jigsaw_opt.checking.proofs.facts import Facts
+from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
+from jigsaw_opt.checking.proofs.facts.task_graphs import PlacedOperation, TaskGraphFacts, alike_servers, task_graphs
 from jigsaw_opt.checking.proofs.step import ProofStep, integer
-from jigsaw_opt.checking.proofs.task_graphs import PlacedOperation, TaskGraphFacts, alike_servers, task_graphs
 from jigsaw_opt.problem.instance import Instance
 
 _MOST_SLOTS = 400

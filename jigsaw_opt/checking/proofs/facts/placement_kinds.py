@@ -9,11 +9,10 @@ from fractions import Fraction
 from itertools import islice, pairwise
 from typing import NamedTuple
 
-from jigsaw_opt.checking.proofs.cluster_facts import GpuKind, RateAndLatency
-from jigsaw_opt.checking.proofs.demands import SpanDemand, WorkSpan
-from jigsaw_opt.checking.proofs.job_facts import IterationFacts, JobFacts
-from jigsaw_opt.checking.proofs.job_rows import numbers_of_workers
-from jigsaw_opt.checking.proofs.level_limits import lower_envelope
+from jigsaw_opt.checking.proofs.facts.cluster_facts import GpuKind, RateAndLatency, numbers_of_workers
+from jigsaw_opt.checking.proofs.facts.demands import SpanDemand, WorkSpan
+from jigsaw_opt.checking.proofs.facts.job_facts import IterationFacts, JobFacts
+from jigsaw_opt.checking.proofs.facts.level_limits import lower_envelope
 
 _MOST_NUMBERS = 10_000
 """A job with more numbers of workers by kind of GPU than this is its only kind of placement."""

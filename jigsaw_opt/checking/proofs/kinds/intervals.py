@@ -8,8 +8,7 @@ from fractions import Fraction
 from math import ceil
 from typing import NamedTuple
 
-from jigsaw_opt.checking.proofs.completions import row_sum
-from jigsaw_opt.checking.proofs.demands import (
+from jigsaw_opt.checking.proofs.facts.demands import (
     SpanDemand,
     WorkCurve,
     link_demand,
@@ -17,9 +16,10 @@ from jigsaw_opt.checking.proofs.demands import (
     priced_kinds,
     whole_demand,
 )
-from jigsaw_opt.checking.proofs.facts import Facts
-from jigsaw_opt.checking.proofs.placement_kinds import PlacementFacts, PlacementFactsOfJobs, gpu_demand
-from jigsaw_opt.checking.proofs.resource_facts import resource_facts
+from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
+from jigsaw_opt.checking.proofs.facts.placement_kinds import PlacementFacts, PlacementFactsOfJobs, gpu_demand
+from jigsaw_opt.checking.proofs.facts.resource_facts import resource_facts
+from jigsaw_opt.checking.proofs.kinds.completions import row_sum
 from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError, integer
 
 _MOST_SPANS = 1000

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
-from jigsaw_opt.checking.proofs.cluster_facts import ClusterFacts
-from jigsaw_opt.checking.proofs.job_facts import IterationFacts, JobFacts
-from jigsaw_opt.checking.proofs.level_limits import level_limits
+from jigsaw_opt.checking.proofs.facts.cluster_facts import ClusterFacts
+from jigsaw_opt.checking.proofs.facts.job_facts import IterationFacts, JobFacts
+from jigsaw_opt.checking.proofs.facts.level_limits import level_limits
 from jigsaw_opt.checking.proofs.step import ProofStep
 from jigsaw_opt.checking.terms import ModelTerms, exchanged, model_terms
 from jigsaw_opt.problem import clock

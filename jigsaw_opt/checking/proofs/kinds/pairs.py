@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from jigsaw_opt.checking.proofs.facts import Facts
-from jigsaw_opt.checking.proofs.job_facts import JobFacts
-from jigsaw_opt.checking.proofs.row_sum import RowSum
+from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
+from jigsaw_opt.checking.proofs.facts.job_facts import JobFacts
+from jigsaw_opt.checking.proofs.kinds.row_sum import RowSum
 from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError, integer
 
 _MOST_ORDERS = 2500

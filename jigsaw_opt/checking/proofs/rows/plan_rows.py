@@ -8,11 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import combinations, product
 
-from jigsaw_opt.checking.proofs.facts import Facts
-from jigsaw_opt.checking.proofs.job_rows import MOST_ROWS, JobRows, Name, PlanRows, ResourceUse, Term, TooManyRowsError
+from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
+from jigsaw_opt.checking.proofs.facts.task_graphs import TaskGraphFacts
+from jigsaw_opt.checking.proofs.rows.job_rows import (
+    MOST_ROWS,
+    JobRows,
+    Name,
+    PlanRows,
+    ResourceUse,
+    Term,
+    TooManyRowsError,
+)
+from jigsaw_opt.checking.proofs.rows.task_rows import TaskRows, slot_spreads
 from jigsaw_opt.checking.proofs.step import ProofStep
-from jigsaw_opt.checking.proofs.task_graphs import TaskGraphFacts
-from jigsaw_opt.checking.proofs.task_rows import TaskRows, slot_spreads
 from jigsaw_opt.problem.depth import FreeDepth, FullDepth, StaircaseDepth
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job

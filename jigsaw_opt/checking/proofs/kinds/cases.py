@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from jigsaw_opt.checking.proofs.facts import Facts
-from jigsaw_opt.checking.proofs.job_rows import Name, PlanRows, Term, TooManyRowsError
-from jigsaw_opt.checking.proofs.plan_rows import plan_rows
+from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
+from jigsaw_opt.checking.proofs.rows.job_rows import Name, PlanRows, Term, TooManyRowsError
+from jigsaw_opt.checking.proofs.rows.plan_rows import plan_rows
 from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError, integer
 from jigsaw_opt.problem import clock
 

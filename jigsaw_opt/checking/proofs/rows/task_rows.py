@@ -8,8 +8,8 @@ from itertools import product
 from math import prod
 from typing import NamedTuple
 
-from jigsaw_opt.checking.proofs.job_rows import PlanRows, ResourceUse, Term
-from jigsaw_opt.checking.proofs.task_graphs import TaskGraphFacts
+from jigsaw_opt.checking.proofs.facts.task_graphs import TaskGraphFacts
+from jigsaw_opt.checking.proofs.rows.job_rows import PlanRows, ResourceUse, Term
 
 _MOST_SPREADS, _MOST_TRIED, _MOST_OPERATIONS, _MOST_USES = 200, 10_000, 1_000, 100_000
 

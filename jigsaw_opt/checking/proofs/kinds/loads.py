@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jigsaw_opt.checking.proofs.facts import Facts
-from jigsaw_opt.checking.proofs.job_facts import JobFacts
-from jigsaw_opt.checking.proofs.resource_facts import DemandFacts, ResourceFacts, resource_facts
+from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
+from jigsaw_opt.checking.proofs.facts.job_facts import JobFacts
+from jigsaw_opt.checking.proofs.facts.resource_facts import DemandFacts, ResourceFacts, resource_facts
 from jigsaw_opt.checking.proofs.step import ProofStep
 
 

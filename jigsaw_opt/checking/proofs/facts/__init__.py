@@ -1,0 +1,1 @@
+"""Facts of an instance that arguments state and use (docs/proofs.md: facts)."""

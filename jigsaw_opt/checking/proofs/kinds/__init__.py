@@ -1,0 +1,1 @@
+"""Kinds of argument (docs/proofs.md: kinds of argument), each a function that returns what it proves."""
