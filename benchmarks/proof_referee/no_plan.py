@@ -42,7 +42,6 @@ def _one_after_the_other(instance: Document, job: Document) -> int:
         blocks = sum(max(block["duration_us"].values()) for block in job["shape"]["blocks"])
         return blocks + sum(task_graph_transfer_us(one, rate, latency) for one in job["shape"]["transfers"])
     facts = JobFacts(instance, job)
-    need(facts.known, f"{job['name']} has a depth rule of its own, or too many workers")
     types = {server["gpu_type"] for server in servers}
     block = max((facts.p(t, facts.D) for t in types if runs_on(facts.model, t)), default=0)
     buckets = range(1, facts.D + 1) if facts.w > 1 else []

@@ -89,3 +89,15 @@ def test_licences_that_there_are_too_few_of() -> None:
         for count in (few, enough):
             document["cluster"]["licences"] = {"tool": count}
             assert verdict(document, no_plan(document, upper_bound_of(document))) == (count == few)
+
+
+def test_a_job_of_very_many_workers_may_be_among_the_jobs() -> None:
+    document: Document = json.loads(encode_instance(load("tiny/003")))
+    for server in document["cluster"]["servers"]:
+        server["gpu_memory"] = 0
+    document["jobs"][0]["workers"] = 2 * 10**6
+    proof = no_plan(document, upper_bound_of(document))
+    assert not verdict(document, proof)
+    others = [job["name"] for job in document["jobs"][1:]]
+    proof["argument"]["argument"] = {"kind": "some jobs", "jobs": others, "argument": proof["argument"]["argument"]}
+    assert verdict(document, proof)
