@@ -144,7 +144,7 @@ def test_the_example_of_the_page_is_right() -> None:
         assert not is_right(guaranteed(worked(), 2520), nested)
     bound = BoundProof("i", instance_sha256(worked()), "makespan", 2521, argument)
     fault = check_proof(worked(), bound)
-    assert fault is not None and fault.message == "'no plan' is no kind of argument"
+    assert fault is not None and fault.message == "'no plan' is no kind of argument about makespan"
 
 
 def test_a_job_without_a_place_and_a_licence_that_is_missing_are_certified() -> None:

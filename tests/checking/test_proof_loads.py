@@ -74,3 +74,15 @@ def test_every_changed_field_is_refused(name: str) -> None:
             # Other multipliers may prove the same, for the value is rounded up.
             free = "multiplier" in path or "denominator" in path
             assert free or check_proof(instance, replace(proof, argument=changed)) is not None, (bound, path)
+
+
+def test_a_list_of_facts_without_names_is_refused() -> None:
+    instance = load("tiny/000")
+    listed = [bound for bound in all_bounds(instance) if (bound.proof.argument or {}).get("kind") == "load"]
+    assert listed
+    for bound in listed:
+        proof = proof_of(instance, bound)
+        assert check_proof(instance, proof) is None
+        jobs = [*proof.argument["jobs"], {"names": []}]
+        fault = check_proof(instance, replace(proof, argument={**proof.argument, "jobs": jobs}))
+        assert fault is not None and fault.path == f"$.argument.jobs[{len(jobs) - 1}].names"

@@ -113,3 +113,16 @@ def test_a_changed_proof_is_refused_or_proves_no_more_than_the_bound(kind: tuple
                     assert any(part in path for part in ("jobs - [", "tree", "arguments", "parts")), path
                 assert fault(instance, argument, bound.value + 1) is not None, path
     assert changed > 100 and right <= changed // 5
+
+
+@pytest.mark.parametrize("slot", [[7, "pipe", "first"], ["pipe"], "ab", ["pipe", 7]])
+def test_a_slot_is_named_by_a_pair_of_a_job_and_a_slot(slot: object) -> None:
+    instance = load("pipeline/plain")
+    job = instance.jobs[0]
+    assert isinstance(job, TaskGraphJob)
+    names = [job.name, job.shape.slots[0].name]
+    argument = {"kind": "exclusive operations", "resource": {"slot": names}, "head": 0, "tail": 0}
+    told = fault(instance, argument, 0)
+    assert told is not None and told.path == "$.bound"
+    told = fault(instance, {**argument, "resource": {"slot": slot}}, 0)
+    assert told is not None and told.path.startswith("$.argument.resource")

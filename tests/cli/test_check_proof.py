@@ -60,9 +60,9 @@ def test_a_wrong_proof_says_which_step_fails(
     path, plan = tmp_path / "proof.json", tmp_path / "plan.json"
     save_proof(replace(proof, argument={"kind": "hope"}), path)
     assert main(["check", str(pair_path), str(pair_plan_path), "--proof", str(path)]) == 7
-    assert capsys.readouterr().out == f"correct\n{path}: $.argument.kind 'hope' is no kind of argument\n"
+    assert capsys.readouterr().out == f"correct\n{path}: $.argument.kind 'hope' is no kind of argument about makespan\n"
     assert main(["check", str(pair_path), "--proof", str(path), "--json"]) == 7
-    fault = {"path": "$.argument.kind", "message": "'hope' is no kind of argument"}
+    fault = {"path": "$.argument.kind", "message": "'hope' is no kind of argument about makespan"}
     wrong = {"right": False, "fault": fault, "bound": 0, "certified_optimal": None}
     assert json.loads(capsys.readouterr().out) == {"proof": wrong}
     # A plan that is wrong is certified by no proof.

@@ -23,31 +23,26 @@ Check = Callable[[ProofStep, Facts], int]
 
 def proven(step: ProofStep, facts: Facts) -> int:
     """Return what an argument proves."""
-    kind = step.text("kind")
-    check = kinds().get(kind)
-    step.require(check is not None, f"{kind!r} is no kind of argument", "kind")
-    assert check is not None, "the line above raises otherwise"
+    check = step.named("kind", kinds(facts.objective), f"kind of argument about {facts.objective}")
     value = check(step, facts)
     step.done()
     return value
 
 
-def kinds() -> Mapping[str, Check]:
-    """Return all kinds of argument."""
+def kinds(objective: Objective) -> Mapping[str, Check]:
+    """Return the kinds of argument that bound an objective."""
     of_ends = {**placed_kinds(), "placements": placements, "held memory": held_memory}
+    checks: dict[str, Check] = {kind: of_the_end(case) for kind, case in of_ends.items()}
+    checks |= {"none": lambda step, facts: 0, "cases": cases, "some jobs": _some_jobs}
+    if objective == "weighted_completion":
+        return {**checks, "completions": completions, "intervals": intervals, "sum": _sum}
     return {
-        "none": lambda step, facts: 0,
+        **checks,
         "critical path": critical_path,
         "load": load,
         "workers": workers,
-        "completions": completions,
         "bins": bins,
-        "cases": cases,
         "shared work": shared_work,
-        "some jobs": _some_jobs,
-        "sum": _sum,
-        **{kind: of_the_end(case) for kind, case in of_ends.items()},
-        "intervals": intervals,
     }
 
 
@@ -55,9 +50,7 @@ def require_no_plan(step: ProofStep, facts: Facts) -> None:
     """Fail unless an argument proves that an instance has no correct plan (docs/proofs.md: no plan)."""
     step.require(step.text("kind") == "no plan", "proves a bound, not that there is no plan", "kind")
     _, part = _part(step, facts, "makespan" if facts.finite else "period")
-    most = upper_bound(part)
-    step.require(most is not None, "has a job that may move, and one without a deadline", "jobs")
-    assert most is not None, "the line above raises otherwise"
+    most = step.required(upper_bound(part), "has a job that may move, and one without a deadline", "jobs")
     step.equal("upper_bound", most, "the upper bound of a least objective")
     value = proven(step.step("argument"), part)
     step.require(value > most, f"proves {value}, which is not more than {most}", "argument")
@@ -72,7 +65,6 @@ def _some_jobs(step: ProofStep, facts: Facts) -> int:
 
 def _sum(step: ProofStep, facts: Facts) -> int:
     """Return the sum of what is proven of parts of the jobs, no job in two of them."""
-    step.require(facts.objective == "weighted_completion", "adds up weighted completion times alone")
     seen, total = set[str](), 0
     for each in step.steps("parts"):
         names, part = _part(each, facts, facts.objective)

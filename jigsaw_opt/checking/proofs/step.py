@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from jigsaw_opt.problem import clock
+
+Value = TypeVar("Value")
 
 
 class ProofStepError(Exception):
@@ -36,6 +38,12 @@ class ProofStep:
         """Fail unless something holds."""
         if not holds:
             raise self.fail(message, field)
+
+    def required(self, value: Value | None, message: str, field: str = "") -> Value:
+        """Return a value, or fail where there is none."""
+        if value is None:
+            raise self.fail(message, field)
+        return value
 
     def has(self, field: str) -> bool:
         """Return whether there is such a field."""
@@ -68,6 +76,15 @@ class ProofStep:
         found = tuple(text(one, path) for one, path in self.items(field))
         self.require(len(set(found)) == len(found), "names something twice", field)
         return found
+
+    def named(self, field: str, known: Mapping[str, Value], what: str) -> Value:
+        """Return what the name in a field stands for; `what` says what it has to name."""
+        name = self.text(field)
+        return self.required(known.get(name), f"{name!r} is no {what}", field)
+
+    def all_named(self, field: str, known: Mapping[str, Value], what: str) -> list[Value]:
+        """Return what the different names in a list stand for."""
+        return [self.required(known.get(name), f"{name!r} is no {what}", field) for name in self.texts(field)]
 
     def integers(self, field: str, least: int | None = 0) -> tuple[int, ...]:
         """Return a list of integers."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.power import PowerCap
 
 GpuKind = tuple[str, int]
 """Type and memory of a GPU."""
 _SMALL_SERVER = 1024
 """GPUs of a server that always count, however few workers there are."""
+
+Place = TypeVar("Place")
 
 
 class RateAndLatency(NamedTuple):
@@ -36,19 +39,30 @@ class ClusterFacts:
     @cached_property
     def gpus_of_kind(self) -> Mapping[GpuKind, int]:
         """Number of GPUs by type and memory."""
-        counts = Counter[GpuKind]()
-        for kind, gpus in zip(self.kinds, self.gpus, strict=True):
-            counts[kind] += gpus
-        return counts
+        return added_up(zip(self.kinds, self.gpus, strict=True))
+
+    def by_kind(self, gpus: Mapping[int, int]) -> Counter[GpuKind]:
+        """Return numbers of GPUs by server as numbers of GPUs by type and memory."""
+        return added_up((self.kinds[s], count) for s, count in gpus.items())
 
     @cached_property
     def watts(self) -> Mapping[str, int]:
         """Most watts of a block that is alone, by server under some power cap."""
         least: dict[str, int] = {}
-        for cap in self.cluster.power_caps or ():
+        for cap in self.power_caps.values():
             for server in cap.servers:
                 least[server] = min(cap.watts, least.get(server, cap.watts))
         return least
+
+    @cached_property
+    def power_caps(self) -> Mapping[str, PowerCap]:
+        """Power caps by name."""
+        return {cap.name: cap for cap in self.cluster.power_caps or ()}
+
+    @cached_property
+    def server_numbers(self) -> Mapping[str, int]:
+        """Numbers of servers by name."""
+        return {server.name: s for s, server in enumerate(self.cluster.servers)}
 
     @cached_property
     def link_numbers(self) -> Mapping[str, int]:
@@ -118,11 +132,17 @@ class ClusterFacts:
 
 def _has_room(parts: Sequence[int], shared: Sequence[bool], gpus: Mapping[int, int], workers: int) -> bool:
     """Return whether some part has two servers and room for all workers, one on a server whose fabric is worse."""
-    servers, room = Counter[int](), Counter[int]()
-    for server, count in gpus.items():
-        servers[parts[server]] += 1
-        room[parts[server]] += count if shared[server] else min(count, 1)
+    servers = Counter(parts[server] for server in gpus)
+    room = added_up((parts[server], count if shared[server] else min(count, 1)) for server, count in gpus.items())
     return any(room[part] >= workers and count >= 2 for part, count in servers.items())
+
+
+def added_up(amounts: Iterable[tuple[Place, int]]) -> Counter[Place]:
+    """Return the sum of the amounts of each place."""
+    sums = Counter[Place]()
+    for place, amount in amounts:
+        sums[place] += amount
+    return sums
 
 
 def numbers_of_workers(room: Sequence[int], workers: int) -> Iterator[tuple[int, ...]]:

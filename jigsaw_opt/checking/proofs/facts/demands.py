@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from jigsaw_opt.checking.proofs.facts.cluster_facts import GpuKind, RateAndLatency
+from jigsaw_opt.checking.proofs.facts.cluster_facts import GpuKind
 from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
 from jigsaw_opt.checking.proofs.facts.job_facts import JobFacts
+from jigsaw_opt.checking.proofs.facts.resource_facts import ResourceFacts, resource_facts
 from jigsaw_opt.checking.proofs.step import ProofStep
 
 
@@ -43,27 +44,18 @@ class SpanDemand(NamedTuple):
         return self.work - iterations * sum(span.work for span in self.spans)
 
 
-def whole_demand(resource: ProofStep, facts: Facts) -> Callable[[JobFacts], SpanDemand | None]:
-    """Return what a job asks of GPUs or links that a step names and that are known to be right."""
-    kind = resource.text("kind")
-    resource.require(kind in ("gpus", "links"), "has no spans", "kind")
-    if kind == "gpus":
-        prices = priced_kinds(resource)
-        return lambda job: whole_gpu_demand(job, prices)
-    links, channel = named_links(resource, facts)
-    return lambda job: link_demand(job, job.shared.links_needed(links), channel)
+def spanned_resource(step: ProofStep, facts: Facts) -> ResourceFacts:
+    """Return the GPUs or links that a step names."""
+    found = resource_facts(step, facts)
+    step.require(bool(found.prices or found.links), "has no spans", "kind")
+    return found
 
 
-def priced_kinds(resource: ProofStep) -> dict[GpuKind, int]:
-    """Return the prices of a resource of GPUs that is known to be right."""
-    return {(each["gpu_type"], each["gpu_memory"]): each["price"] for each in resource.value("prices")}
-
-
-def named_links(resource: ProofStep, facts: Facts) -> tuple[frozenset[int], RateAndLatency]:
-    """Return the links of a resource that is known to be right, and the best of their rates and latencies."""
-    numbers = frozenset(facts.cluster.link_numbers[name] for name in resource.texts("links"))
-    links = [facts.cluster.cluster.links[k] for k in numbers]
-    return numbers, RateAndLatency(max(link.bandwidth for link in links), min(link.latency_us for link in links))
+def whole_demand(job: JobFacts, resource: ResourceFacts) -> SpanDemand | None:
+    """Return what a job asks of GPUs or links, wherever its workers are."""
+    if resource.prices:
+        return whole_gpu_demand(job, resource.prices)
+    return link_demand(job, job.shared.links_needed(resource.links), resource.links)
 
 
 def whole_gpu_demand(job: JobFacts, prices: Mapping[GpuKind, int]) -> SpanDemand | None:
@@ -83,25 +75,23 @@ def whole_gpu_demand(job: JobFacts, prices: Mapping[GpuKind, int]) -> SpanDemand
     return SpanDemand(job.least_work(cost) + job.iterations * overflow, spans, room)
 
 
-def link_demand(job: JobFacts, needed: int, channel: RateAndLatency) -> SpanDemand | None:
-    """Return the transfers of a job that needs some number of links, over a channel that is at best this one."""
-    shared, ring = job.shared, job.shared.ring
-    if needed < 1 or ring is None or not shared.blocks:
+def link_demand(job: JobFacts, needed: int, links: Collection[int]) -> SpanDemand | None:
+    """Return the transfers of a job that needs some number of links."""
+    shared, channel = job.shared, job.shared.channel_over(links)
+    if needed < 1 or channel is None or not shared.blocks:
         return None
-    own = RateAndLatency(min(channel.rate, ring.rate), max(channel.latency_us, ring.latency_us))
-    transfers, first = shared.transfers_over(own), shared.shortest_blocks[0]
+    transfers, first = shared.transfers_over(channel), shared.shortest_blocks[0]
     buckets = range(1, len(transfers.shortest) + 1)
-    longest = sum(shared.transfer(b, shared.workers, own) for b in buckets)
-    once = sum(transfers.shortest)
-    room = WorkSpan(needed, max(0, longest - once), first, 0)
-    return SpanDemand(needed * job.least_transfers(transfers), tuple(_transfers(job, needed, own)), room)
+    longest = sum(shared.transfer(b, shared.workers, channel) for b in buckets)
+    room = WorkSpan(needed, max(0, longest - sum(transfers.shortest)), first, 0)
+    spans = _transfers(transfers.shortest, shared.shortest_blocks, needed)
+    return SpanDemand(needed * job.least_transfers(transfers), tuple(spans), room)
 
 
-def _transfers(job: JobFacts, needed: int, channel: RateAndLatency) -> Iterator[WorkSpan]:
+def _transfers(transfers: Sequence[int], blocks: Sequence[int], needed: int) -> Iterator[WorkSpan]:
     """Yield the transfers of an iteration one after the other, each once its bucket can be ready."""
-    transfers = job.shared.transfers_over(channel).shortest
     before, after = 0, sum(transfers)
-    for length, ready in zip(transfers, job.shared.shortest_blocks):
+    for length, ready in zip(transfers, blocks):
         before, after = max(before, ready), after - length
         yield WorkSpan(needed, length, before, after)
         before += length

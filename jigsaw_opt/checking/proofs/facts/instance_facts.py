@@ -5,17 +5,19 @@ They are worked out from docs/proofs.md alone, and share nothing with the code t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 from jigsaw_opt.checking.proofs.facts.cluster_facts import ClusterFacts
 from jigsaw_opt.checking.proofs.facts.job_facts import IterationFacts, JobFacts
 from jigsaw_opt.checking.proofs.facts.level_limits import level_limits
+from jigsaw_opt.checking.proofs.facts.task_graphs import TaskGraphFacts
 from jigsaw_opt.checking.proofs.step import ProofStep
 from jigsaw_opt.checking.terms import ModelTerms, exchanged, model_terms
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.task_graph import TaskGraphJob
 
 _MOST_WORKERS = 10**6
 
@@ -50,14 +52,25 @@ class Facts:
         clock.check_deadline()
         if name not in self._jobs:
             self._jobs[name] = self._job_facts(self.data_parallel[name])
-        found = self._jobs[name]
-        step.require(
-            found is not None,
-            f"job {name!r} has a depth rule that the specification does not know, or too many workers",
-            field,
-        )
-        assert found is not None, "the line above raises otherwise"
-        return found
+        told = f"job {name!r} has a depth rule that the specification does not know, or too many workers"
+        return step.required(self._jobs[name], told, field)
+
+    @cached_property
+    def task_graphs(self) -> Mapping[str, TaskGraphFacts]:
+        """The facts of task-graph jobs by name."""
+        jobs = (job for job in self.instance.jobs if isinstance(job, TaskGraphJob))
+        return {job.name: TaskGraphFacts(self.instance, job) for job in clock.checking_deadline(jobs)}
+
+    def jobs(self, step: ProofStep, field: str) -> Iterator[tuple[ProofStep, JobFacts]]:
+        """Yield the jobs that a list names, each with the step that states its facts."""
+        seen = set[str]()
+        for inner in step.steps(field):
+            names = inner.texts("names")
+            inner.require(bool(names) and seen.isdisjoint(names), "names no job, or one again", "names")
+            seen.update(names)
+            for name in names:
+                yield inner, self.job(inner, name, "names")
+            inner.done()
 
     def _job_facts(self, job: Job) -> JobFacts | None:
         if job.workers > _MOST_WORKERS:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from jigsaw_opt.checking.proofs.facts.cluster_facts import ClusterFacts, GpuKind, RateAndLatency
+from jigsaw_opt.checking.proofs.facts.cluster_facts import ClusterFacts, GpuKind, RateAndLatency, added_up
 from jigsaw_opt.checking.proofs.facts.level_limits import LevelLimits, lower_envelope
 from jigsaw_opt.checking.terms import ModelTerms, transfer_duration
 from jigsaw_opt.problem.job import Job
@@ -97,9 +96,7 @@ class IterationFacts:
                 and watts <= cluster.watts.get(server.name, watts)
             ):
                 found[s] = cluster.gpus[s]
-        room = Counter[int]()
-        for s, gpus in found.items():
-            room[part[s]] += gpus
+        room = added_up((part[s], gpus) for s, gpus in found.items())
         return {s: gpus for s, gpus in found.items() if room[part[s]] >= self.workers}
 
     @cached_property
@@ -134,12 +131,9 @@ class IterationFacts:
             yield from self.sites_among(room, channel)
         part = self.cluster.parts(self.cluster.open_links(self.policy))
         for number in dict.fromkeys(part[s] for s in self.gpus) if self.ring is not None else ():
-            servers = [s for s in self.gpus if part[s] == number]
-            counts = Counter[GpuKind]()
-            for s in servers:
-                counts[self.cluster.kinds[s]] += self.gpus[s]
-            if len(servers) >= 2 and self.ring is not None:
-                yield from self.sites_among(counts, self.ring)
+            joined = {s: gpus for s, gpus in self.gpus.items() if part[s] == number}
+            if len(joined) >= 2 and self.ring is not None:
+                yield from self.sites_among(self.cluster.by_kind(joined), self.ring)
 
     def sites_among(self, gpus: Mapping[GpuKind, int], channel: RateAndLatency) -> Iterator[SiteFacts]:
         """Yield the sites on some GPUs: one for each type that may hold a worker at the last level."""
@@ -235,6 +229,14 @@ class IterationFacts:
         gpus = self.cluster.gpus_of_kind
         return sum(sum(sorted(found)[: max(0, len(found) - gpus[kind])]) for kind, found in regrets.items())
 
+    def channel_over(self, links: Collection[int]) -> RateAndLatency | None:
+        """Return the best channel that uses one of some links; None where the job cannot be on two servers."""
+        if self.ring is None:
+            return None
+        used = [self.cluster.cluster.links[k] for k in links]
+        rate, latency_us = max(link.bandwidth for link in used), min(link.latency_us for link in used)
+        return RateAndLatency(min(rate, self.ring.rate), max(latency_us, self.ring.latency_us))
+
     def links_needed(self, links: Collection[int], crosses: bool = False) -> int:
         """Return how many of some links every placement of the job uses at least.
 
@@ -242,9 +244,7 @@ class IterationFacts:
         """
         all_links, servers = self.cluster.cluster.links, self.cluster.cluster.servers
         part = self.cluster.part_of([k for k in range(len(all_links)) if k not in links])
-        room = Counter[int]()
-        for s, gpus in self.gpus.items():
-            room[part[servers[s].name]] += gpus
+        room = added_up((part[servers[s].name], gpus) for s, gpus in self.gpus.items())
         missing, needed = self.workers, 0
         for gpus in sorted(room.values(), reverse=True):
             if missing > 0:
@@ -262,7 +262,8 @@ class JobFacts:
 
     def __init__(self, job: Job, shared: IterationFacts, limits: LevelLimits) -> None:
         self.job, self.shared, self.limits = job, shared, limits
-        self.release, self.iterations, self.weight = job.release_us, job.iterations, job.weight
+        self.name, self.release = job.name, job.release_us
+        self.iterations, self.weight = job.iterations, job.weight
 
     def least_work(self, cost: Sequence[int]) -> int:
         """Return the least sum over all blocks of a cost by level that never falls."""
@@ -300,6 +301,12 @@ class JobFacts:
             if n * least + most > span:
                 span = max(span, n * least + self._longer(flattest, b))
         return span
+
+    @property
+    def work(self) -> int:
+        """Least time of all its blocks on all GPUs; 0 where no GPU may hold one at the last level."""
+        cost = self.shared.shortest_blocks
+        return self.least_work(cost) if cost else 0
 
     @property
     def completion(self) -> int:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from fractions import Fraction
 from itertools import islice, pairwise
 from typing import NamedTuple
 
 from jigsaw_opt.checking.proofs.facts.cluster_facts import GpuKind, RateAndLatency, numbers_of_workers
-from jigsaw_opt.checking.proofs.facts.demands import SpanDemand, WorkSpan
+from jigsaw_opt.checking.proofs.facts.demands import SpanDemand, WorkSpan, link_demand
 from jigsaw_opt.checking.proofs.facts.job_facts import IterationFacts, JobFacts
 from jigsaw_opt.checking.proofs.facts.level_limits import lower_envelope
+from jigsaw_opt.checking.proofs.facts.resource_facts import ResourceFacts
 
 _MOST_NUMBERS = 10_000
 """A job with more numbers of workers by kind of GPU than this is its only kind of placement."""
@@ -34,10 +35,6 @@ class PlacementFacts(NamedTuple):
     crosses: bool
     completion: int
 
-    def links_needed(self, links: Collection[int]) -> int:
-        """Return how many of some links every placement of the kind uses at least."""
-        return self.facts.shared.links_needed(links, self.crosses)
-
 
 class PlacementFactsOfJobs:
     """Kinds of placement of all jobs, worked out once for jobs that share their facts."""
@@ -57,10 +54,7 @@ class PlacementFactsOfJobs:
 
 def _kinds(job: IterationFacts) -> Iterator[tuple[IterationFacts, tuple[Counts, ...], bool]]:
     servers, kinds, workers = job.cluster.cluster.servers, job.cluster.kinds, job.workers
-    room, hosts = Counter[GpuKind](), Counter[GpuKind]()
-    for s, gpus in job.gpus.items():
-        room[kinds[s]] += gpus
-        hosts[kinds[s]] += 1
+    room, hosts = job.cluster.by_kind(job.gpus), Counter(kinds[s] for s in job.gpus)
     across = job.ring is not None
     numbers = list(islice(numbers_of_workers([*room.values()], workers), _MOST_NUMBERS + 1)) if across else []
     if len(numbers) > _MOST_NUMBERS:
@@ -108,7 +102,14 @@ def _restricted(
     return own, counts, crosses
 
 
-def gpu_demand(kind: PlacementFacts, prices: Mapping[GpuKind, int]) -> SpanDemand | None:
+def kind_demand(kind: PlacementFacts, resource: ResourceFacts) -> SpanDemand | None:
+    """Return what a kind of placement asks of GPUs or links; None where that is nothing."""
+    if resource.prices:
+        return _gpu_demand(kind, resource.prices)
+    return link_demand(kind.facts, kind.facts.shared.links_needed(resource.links, kind.crosses), resource.links)
+
+
+def _gpu_demand(kind: PlacementFacts, prices: Mapping[GpuKind, int]) -> SpanDemand | None:
     """Return the priced work on GPUs of a kind of placement; None where it has none."""
     job, shared, blocks = kind.facts, kind.facts.shared, kind.facts.shared.blocks
     priced = {k: prices[k] for k in blocks if prices.get(k)}

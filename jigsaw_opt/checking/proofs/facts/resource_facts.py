@@ -11,6 +11,7 @@ from jigsaw_opt.checking.proofs.facts.cluster_facts import GpuKind, RateAndLaten
 from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
 from jigsaw_opt.checking.proofs.facts.job_facts import IterationFacts, JobFacts
 from jigsaw_opt.checking.proofs.step import ProofStep
+from jigsaw_opt.problem.power import PowerCap
 
 
 class DemandFacts(NamedTuple):
@@ -27,21 +28,22 @@ class ResourceFacts(NamedTuple):
 
     `capacity`: work that it does in a microsecond. `demand`: what a job asks of it; None where that may be nothing.
     `loads`: least times that the workers of a job keep a GPU of it each, falling; none where they may be elsewhere.
-    `exclusive`: whether no two of some jobs have room on one of its GPUs at once, where that is asked.
+    `exclusive`: whether no two of some jobs have room on one of its GPUs at once, where that is asked. `prices`,
+    `links`: price by kind of GPU, or numbers of the links, where it consists of them.
     """
 
     capacity: int
     demand: Callable[[JobFacts], DemandFacts | None]
     loads: Callable[[JobFacts], Sequence[int]] = lambda job: ()
     exclusive: Callable[[Sequence[JobFacts]], bool] = lambda jobs: True
+    prices: Mapping[GpuKind, int] | None = None
+    links: frozenset[int] = frozenset()
 
 
 def resource_facts(step: ProofStep, facts: Facts) -> ResourceFacts:
     """Return the resource that a step names."""
-    kind = step.text("kind")
     known = {"gpus": _gpus, "links": _links, "power cap": _power_cap, "licence": _licence, "presences": _presences}
-    step.require(kind in known, f"{kind!r} is no kind of resource", "kind")
-    found = known[kind](step, facts)
+    found = step.named("kind", known, "kind of resource")(step, facts)
     step.equal("capacity", found.capacity, "the capacity of the resource")
     step.done()
     return found
@@ -81,46 +83,50 @@ def _gpus(step: ProofStep, facts: Facts) -> ResourceFacts:
         least = shared.least_levels if job.iterations == 1 else shared.least_levels[:1] * shared.workers
         return sorted((job.iterations * shared.shortest_blocks[d - 1] for d in least), reverse=True)
 
-    return ResourceFacts(sum(price * gpus[kind] for kind, price in prices.items()), demand, loads)
+    return ResourceFacts(sum(price * gpus[kind] for kind, price in prices.items()), demand, loads, prices=prices)
 
 
 def _links(step: ProofStep, facts: Facts) -> ResourceFacts:
-    numbers, names = facts.cluster.link_numbers, step.texts("links")
-    step.require(bool(names) and numbers.keys() >= set(names), "names no link of the cluster", "links")
-    links = frozenset(numbers[name] for name in names)
-    best = [facts.cluster.cluster.links[k] for k in links]
-    rate, latency = max(link.bandwidth for link in best), min(link.latency_us for link in best)
-    needed = cache(lambda shared: shared.links_needed(links))
+    links = frozenset(step.all_named("links", facts.cluster.link_numbers, "link of the cluster"))
+    step.require(bool(links), "is empty", "links")
 
-    def demand(job: JobFacts) -> DemandFacts | None:
-        shared, ring = job.shared, job.shared.ring
-        uses = needed(shared)
-        if not uses or ring is None or not shared.blocks:
-            return None
-        transfers = shared.transfers_over(RateAndLatency(min(rate, ring.rate), max(latency, ring.latency_us)))
-        # One transfer after the other: their middle is at least half of their sum before the end of the iteration.
-        once = sum(transfers.shortest)
-        offset = uses * job.offset(once, once * once)
-        return DemandFacts(
-            job.release + shared.shortest_blocks[0], uses * job.least_transfers(transfers), offset=offset
-        )
-
-    return ResourceFacts(len(links), demand)
-
-
-def _power_cap(step: ProofStep, facts: Facts) -> ResourceFacts:
-    caps = {cap.name: cap for cap in facts.instance.cluster.power_caps or ()}
-    name, servers = step.text("cap"), facts.cluster.cluster.servers
-    step.require(name in caps, f"there is no power cap {name!r}", "cap")
+    @cache
+    def needed(shared: IterationFacts) -> tuple[int, RateAndLatency | None]:
+        """Return how many links a placement uses at least, and the best channel over one of them."""
+        return shared.links_needed(links), shared.channel_over(links)
 
     def demand(job: JobFacts) -> DemandFacts | None:
         shared = job.shared
-        if not shared.blocks or not {servers[s].name for s in shared.gpus} <= set(caps[name].servers):
+        uses, channel = needed(shared)
+        if not uses or channel is None or not shared.blocks:
             return None
-        watts: Mapping[GpuKind, int] = {kind: shared.terms.power_w.get(kind[0], 0) for kind in shared.blocks}
-        return DemandFacts(job.release, job.least_work(shared.cheapest(watts)), shared.tail)
+        transfers = shared.transfers_over(channel)
+        # One transfer after the other: their middle is at least half of their sum before the end of the iteration.
+        once = sum(transfers.shortest)
+        offset = uses * job.offset(once, once * once)
+        head = job.release + shared.shortest_blocks[0]
+        return DemandFacts(head, uses * job.least_transfers(transfers), offset=offset)
 
-    return ResourceFacts(caps[name].watts, demand)
+    return ResourceFacts(len(links), demand, links=links)
+
+
+def _power_cap(step: ProofStep, facts: Facts) -> ResourceFacts:
+    cap = step.named("cap", facts.cluster.power_caps, "power cap")
+
+    def demand(job: JobFacts) -> DemandFacts | None:
+        work = capped_work(job, cap)
+        return None if work is None else DemandFacts(job.release, work, job.shared.tail)
+
+    return ResourceFacts(cap.watts, demand)
+
+
+def capped_work(job: JobFacts, cap: PowerCap) -> int | None:
+    """Return the least watts times time of a job's blocks; None where some of them may be outside a power cap."""
+    shared, servers = job.shared, job.shared.cluster.cluster.servers
+    if not shared.blocks or not {servers[s].name for s in shared.gpus} <= set(cap.servers):
+        return None
+    watts: Mapping[GpuKind, int] = {kind: shared.terms.power_w.get(kind[0], 0) for kind in shared.blocks}
+    return job.least_work(shared.cheapest(watts))
 
 
 def _licence(step: ProofStep, facts: Facts) -> ResourceFacts:
@@ -135,11 +141,9 @@ def _licence(step: ProofStep, facts: Facts) -> ResourceFacts:
 
 
 def _presences(step: ProofStep, facts: Facts) -> ResourceFacts:
-    numbers = {server.name: s for s, server in enumerate(facts.cluster.cluster.servers)}
-    names = step.texts("servers")
-    step.require(bool(names) and numbers.keys() >= set(names), "names no server of the cluster", "servers")
+    servers = set(step.all_named("servers", facts.cluster.server_numbers, "server of the cluster"))
+    step.require(bool(servers), "is empty", "servers")
     step.require(facts.finite, "on the cyclic horizon all jobs are always present")
-    servers = {numbers[name] for name in names}
     memory = max(facts.cluster.kinds[s][1] for s in servers)
 
     def demand(job: JobFacts) -> DemandFacts | None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from jigsaw_opt.checking.network import ExchangeTerms, RouteFinder
 from jigsaw_opt.checking.terms import transfer_duration
+from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.task_graph import TaskGraphJob, TaskGraphTransfer
 
@@ -32,6 +33,7 @@ class TaskGraphFacts:
         self.job, self.iterations, self.release_us = job, job.iterations, job.release_us
         self.names = shape.operations
         self.number = {name: number for number, name in enumerate(self.names)}
+        self.memory = {slot.name: slot.memory for slot in shape.slots}
         self.slots = [*(block.slots for block in shape.blocks), *map(_ends, shape.transfers)]
         self.blocks = range(len(shape.blocks))
         self.edges = {(self.number[e.before], self.number[e.after], e.lag) for e in shape.edges}
@@ -52,14 +54,16 @@ class TaskGraphFacts:
         """Return the blocks that a slot takes part in."""
         return [block for block in self.blocks if slot in self.slots[block]]
 
+    def knows(self, slot: str, server: Server) -> bool:
+        """Return whether each block that a slot takes part in has a duration on the GPUs of a server."""
+        return all(server.gpu_type in self.job.shape.blocks[block].duration_us for block in self.blocks_of(slot))
+
     def may_hold(self, slot: str, server: int) -> bool:
         """Return whether a slot may be on a server beside those of the job that have one."""
         own = self.cluster.servers[server]
-        memory = next(each.memory for each in self.job.shape.slots if each.name == slot)
-        tables = [self.job.shape.blocks[block].duration_us for block in self.blocks_of(slot)]
         return (
-            all(own.gpu_type in table for table in tables)
-            and memory <= own.gpu_memory
+            self.knows(slot, own)
+            and self.memory[slot] <= own.gpu_memory
             and list(self.servers.values()).count(server) < own.gpus
             and all(self._routes.passage(server, other) is not None for other in {*self.servers.values()})
         )
@@ -175,11 +179,6 @@ class TaskGraphFacts:
             least = 0 if operation in inside else none
             found[operation] = max([least, *(found[other] + lengths[other] for other in others[operation])])
         return found
-
-
-def task_graphs(instance: Instance) -> Mapping[str, TaskGraphJob]:
-    """Return the task-graph jobs of an instance by name."""
-    return {job.name: job for job in instance.jobs if isinstance(job, TaskGraphJob)}
 
 
 def alike_servers(instance: Instance, policies: bool) -> Mapping[int, int]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from jigsaw_opt.checking.proofs.facts.cluster_facts import GpuKind, RateAndLatency
+from jigsaw_opt.checking.proofs.facts.cluster_facts import GpuKind
 from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
 from jigsaw_opt.checking.proofs.facts.job_facts import JobFacts
 from jigsaw_opt.checking.proofs.step import ProofStep
@@ -33,7 +33,6 @@ class _JobInBin(NamedTuple):
 
 def bins(step: ProofStep, facts: Facts) -> int:
     """Return one more than an objective within which the bins do not hold all jobs that have a price."""
-    step.require(facts.objective != "weighted_completion", "bins bound makespan and period")
     limit, groups = step.integer("limit"), _groups(step, facts)
     prices = step.named_integers("prices", 1)
     asked, jobs = 0, dict[str, tuple[JobFacts, frozenset[GpuKind]]]()
@@ -64,10 +63,7 @@ def bins(step: ProofStep, facts: Facts) -> int:
 
 
 def _groups(step: ProofStep, facts: Facts) -> list[_LeftGroup]:
-    names, numbers = step.texts("links"), facts.cluster.link_numbers
-    for name in names:
-        step.require(name in numbers, f"there is no link {name!r}", "links")
-    named = {numbers[name] for name in names}
+    named = set(step.all_named("links", facts.cluster.link_numbers, "link of the cluster"))
     links = facts.cluster.cluster.links
     part = facts.cluster.part_of([k for k in range(len(links)) if k not in named])
     servers, leaving = dict[int, list[int]](), dict[int, list[int]]()
@@ -111,17 +107,15 @@ def _fewest(job: JobFacts, groups: Sequence[_LeftGroup], facts: Facts, allowed: 
 
 
 def _item(job: JobFacts, group: _LeftGroup, facts: Facts, allowed: frozenset[GpuKind], price: int) -> _JobInBin:
-    links, ring = [facts.cluster.cluster.links[k] for k in group.links], job.shared.ring
-    assert ring is not None, "a job without one was refused"
-    rate = min(ring.rate, max(link.bandwidth for link in links))
-    latency = max(ring.latency_us, min(link.latency_us for link in links))
-    size = job.least_transfers(job.shared.transfers_over(RateAndLatency(rate, latency)))
+    channel = job.shared.channel_over(group.links)
+    assert channel is not None, "a job without one was refused"
+    size = job.least_transfers(job.shared.transfers_over(channel))
     if not facts.finite:
         return _JobInBin(0, size, price)
     kinds = {facts.cluster.kinds[s] for s in _usable(job, group, facts, allowed)}
     ready = min(job.shared.blocks[kind][0] for kind in kinds)
     anywhere = min(site.ready[0] for site in job.shared.sites)
-    return _JobInBin(len(links) * (job.release + max(anywhere, ready)), size, price)
+    return _JobInBin(len(group.links) * (job.release + max(anywhere, ready)), size, price)
 
 
 def _most_valuable(items: Mapping[_JobInBin, int], capacity: int) -> int:

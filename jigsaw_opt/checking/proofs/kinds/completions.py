@@ -21,15 +21,16 @@ RowKind = Callable[[ProofStep, Facts], RowSum]
 
 def completions(step: ProofStep, facts: Facts) -> int:
     """Return what rows, with their multipliers, and own completion times leave to the sum of completion times."""
-    step.require(facts.objective == "weighted_completion", "is of weighted completion", "kind")
     denominator, left, least = step.integer("denominator", 1), dict[str, int](), dict[str, int]()
-    for inner in step.steps("completions"):
-        for name in inner.texts("names"):
-            inner.require(name not in least, f"names {name!r} again", "names")
-            job = facts.job(inner, name, "names")
-            least[name] = inner.equal("completion", job.completion, f"the least completion time of {name!r}")
-            left[name] = denominator * job.weight
-        inner.done()
+    for inner, job in facts.jobs(step, "completions"):
+        least[job.name] = inner.equal("completion", job.completion, f"the least completion time of {job.name!r}")
+        left[job.name] = denominator * job.weight
+    total = take_rows(step, facts, left)
+    return ceil((total + sum(factor * least[name] for name, factor in left.items())) / denominator)
+
+
+def take_rows(step: ProofStep, facts: Facts, left: dict[str, int]) -> Fraction:
+    """Return what the rows of a step add up to, and take their factors from what is left of those of the jobs."""
     total = Fraction(0)
     for inner in step.steps("rows"):
         factors, known = row_sum(inner, facts)
@@ -37,25 +38,16 @@ def completions(step: ProofStep, facts: Facts) -> int:
         for name, factor in factors.items():
             inner.require(name in left, f"uses job {name!r}, which has no completion time here")
             left[name] -= factor
-    for name, factor in left.items():
-        step.require(factor >= 0, f"uses more of job {name!r} than its weight", "rows")
-        total += factor * least[name]
-    return ceil(total / denominator)
+            step.require(left[name] >= 0, f"uses more of job {name!r} than its weight", "rows")
+    return total
 
 
 def row_sum(step: ProofStep, facts: Facts) -> RowSum:
     """Return the sum of rows of one kind."""
-    kind = step.text("kind")
-    known = row_kinds()
-    step.require(kind in known, f"{kind!r} is no kind of row", "kind")
-    found = known[kind](step, facts)
+    kinds: Mapping[str, RowKind] = {"load": _loads, "pair": pair, "fragments": fragments}
+    found = step.named("kind", kinds, "kind of row")(step, facts)
     step.done()
     return found
-
-
-def row_kinds() -> Mapping[str, RowKind]:
-    """Return all kinds of rows."""
-    return {"load": _loads, "pair": pair, "fragments": fragments}
 
 
 def _loads(step: ProofStep, facts: Facts) -> RowSum:
@@ -64,10 +56,8 @@ def _loads(step: ProofStep, facts: Facts) -> RowSum:
     found = dict[str, DemandFacts]()
     for inner, job, demand in demands(step, facts, resource):
         for field in ("head", "work", "offset"):
-            inner.equal(field, getattr(demand, field), f"the {field} of job {job.job.name!r}")
-        found[job.job.name] = demand
-    jobs = [facts.job(step, name) for name in found]
-    step.require(resource.exclusive(jobs), "has two jobs that have room on one GPU", "jobs")
+            inner.equal(field, getattr(demand, field), f"the {field} of job {job.name!r}")
+        found[job.name] = demand
     unused, factors, doubled = set(found), Counter[str](), 0
     for chain in step.steps("chains"):
         heads, work, offset, sets = list[int](), 0, 0, list[tuple[tuple[str, ...], int]]()

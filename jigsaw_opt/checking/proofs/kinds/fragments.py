@@ -8,10 +8,9 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple
 
-from jigsaw_opt.checking.proofs.facts.demands import SpanDemand, WorkSpan, whole_demand
+from jigsaw_opt.checking.proofs.facts.demands import SpanDemand, WorkSpan, spanned_resource, whole_demand
 from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
 from jigsaw_opt.checking.proofs.facts.job_facts import JobFacts
-from jigsaw_opt.checking.proofs.facts.resource_facts import resource_facts
 from jigsaw_opt.checking.proofs.kinds.row_sum import RowSum
 from jigsaw_opt.checking.proofs.step import ProofStep
 
@@ -29,8 +28,8 @@ class _Fragment(NamedTuple):
 
 def fragments(step: ProofStep, facts: Facts) -> RowSum:
     """Return the sum of rows of sets of fragments: their mean busy times are no earlier than a resource allows."""
-    inner = step.step("resource")
-    capacity, demand = resource_facts(inner, facts).capacity, whole_demand(inner, facts)
+    resource = spanned_resource(step.step("resource"), facts)
+    capacity = resource.capacity
     most, known = max(1, _MOST_FRAGMENTS // max(1, len(facts.data_parallel))), dict[str, list[_Fragment]]()
     factors, total = Counter[str](), 0
     for one in step.steps("sets"):
@@ -38,9 +37,7 @@ def fragments(step: ProofStep, facts: Facts) -> RowSum:
         for name, count in one.named_integers("jobs", 1).items():
             if name not in known:
                 job = facts.job(one, name, "jobs")
-                found = demand(job)
-                one.require(found is not None, f"job {name!r} may do without the resource", "jobs")
-                assert found is not None, "the line above raises otherwise"
+                found = one.required(whole_demand(job, resource), f"job {name!r} may do without the resource", "jobs")
                 parts = [part for part in _fragments(job, found, most) if part.work]
                 known[name] = sorted(parts, key=lambda part: Fraction(-part.offset, part.work))
             own = [part for part in known[name] if part.head >= head][:count]

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from fractions import Fraction
+from collections.abc import Sequence
 from math import ceil
 from typing import NamedTuple
 
-from jigsaw_opt.checking.proofs.facts.demands import (
-    SpanDemand,
-    WorkCurve,
-    link_demand,
-    named_links,
-    priced_kinds,
-    whole_demand,
-)
+from jigsaw_opt.checking.proofs.facts.demands import WorkCurve, spanned_resource, whole_demand
 from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
-from jigsaw_opt.checking.proofs.facts.placement_kinds import PlacementFacts, PlacementFactsOfJobs, gpu_demand
-from jigsaw_opt.checking.proofs.facts.resource_facts import resource_facts
-from jigsaw_opt.checking.proofs.kinds.completions import row_sum
+from jigsaw_opt.checking.proofs.facts.placement_kinds import PlacementFacts, PlacementFactsOfJobs, kind_demand
+from jigsaw_opt.checking.proofs.facts.resource_facts import ResourceFacts
+from jigsaw_opt.checking.proofs.kinds.completions import take_rows
 from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError, integer
 
 _MOST_SPANS = 1000
@@ -31,11 +23,6 @@ class _PricedInterval(NamedTuple):
     start: int
     end: int
     multiplier: int
-
-
-class _IntervalResource(NamedTuple):
-    capacity: int
-    demand: Callable[[PlacementFacts], SpanDemand | None]
 
 
 class _LeftWork:
@@ -62,30 +49,19 @@ class _IntervalCharge(NamedTuple):
 
 def intervals(step: ProofStep, facts: Facts) -> int:
     """Return what intervals and rows with multipliers leave to the weighted sum of completion times."""
-    step.require(facts.objective == "weighted_completion", "is of weighted completion", "kind")
     denominator = step.integer("denominator", 1)
     jobs = {name: facts.job(step, name) for name in facts.data_parallel}
     left = {name: denominator * job.weight for name, job in jobs.items()}
-    total = Fraction(0)
-    for inner in step.steps("rows"):
-        factors, known = row_sum(inner, facts)
-        total += known
-        for name, factor in factors.items():
-            left[name] -= factor
-            step.require(left[name] >= 0, f"uses more of job {name!r} than its weight", "rows")
-    resources = [_resource(inner, facts) for inner in step.steps("resources")]
+    total = take_rows(step, facts, left)
+    resources = [spanned_resource(inner, facts) for inner in step.steps("resources")]
     priced = [_interval(one, path, len(resources)) for one, path in step.items("intervals")]
     total -= sum(each.multiplier * (each.end - each.start) * resources[each.resource].capacity for each in priced)
-    kinds, moving = PlacementFactsOfJobs(), _may_move(facts)
+    moving = any(job.restart_us is not None for job in facts.data_parallel.values())
+    kinds = PlacementFactsOfJobs()
     for name, job in jobs.items():
         own = [PlacementFacts(job, (), False, job.completion)] if moving else kinds.of(job)
-        total += min(_cheapest(kind, left[name], _charges(kind, resources, priced)) for kind in own)
+        total += min(_cheapest(kind, left[name], _charges(kind, resources, priced, moving)) for kind in own)
     return ceil(total / denominator)
-
-
-def _may_move(facts: Facts) -> bool:
-    """Return whether some data-parallel job may move."""
-    return any(job.restart_us is not None for job in facts.data_parallel.values())
 
 
 def _interval(one: object, path: str, resources: int) -> _PricedInterval:
@@ -97,26 +73,14 @@ def _interval(one: object, path: str, resources: int) -> _PricedInterval:
     return found
 
 
-def _resource(step: ProofStep, facts: Facts) -> _IntervalResource:
-    kind, moving = step.text("kind"), _may_move(facts)
-    capacity = resource_facts(step, facts).capacity
-    whole = whole_demand(step, facts)
-    if moving:
-        return _IntervalResource(capacity, lambda kind: whole(kind.facts))
-    if kind == "gpus":
-        prices = priced_kinds(step)
-        return _IntervalResource(capacity, lambda kind: gpu_demand(kind, prices))
-    links, channel = named_links(step, facts)
-    return _IntervalResource(capacity, lambda kind: link_demand(kind.facts, kind.links_needed(links), channel))
-
-
 def _charges(
-    kind: PlacementFacts, resources: Sequence[_IntervalResource], priced: Sequence[_PricedInterval]
+    kind: PlacementFacts, resources: Sequence[ResourceFacts], priced: Sequence[_PricedInterval], moving: bool
 ) -> list[_IntervalCharge]:
     """Return the charges of a kind of placement for all intervals in which it must work."""
     job, found = kind.facts, list[_IntervalCharge]()
     for number in dict.fromkeys(each.resource for each in priced):
-        demand = resources[number].demand(kind)
+        resource = resources[number]
+        demand = whole_demand(kind.facts, resource) if moving else kind_demand(kind, resource)
         if demand is None or not demand.work or job.iterations * (len(demand.spans) + 1) > _MOST_SPANS:
             continue
         early, late = WorkCurve(job, demand, True), WorkCurve(job, demand, False)

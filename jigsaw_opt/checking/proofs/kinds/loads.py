@@ -12,7 +12,6 @@ from jigsaw_opt.checking.proofs.step import ProofStep
 
 def critical_path(step: ProofStep, facts: Facts) -> int:
     """Return the least completion time of a job; of a period, the least time of its iterations."""
-    _require_length(step, facts)
     job = facts.job(step, step.text("job"), "job")
     head = step.equal("head", job.release, "the release of the job") if facts.finite else 0
     return max(head + step.equal("span", job.span, "the least span of the job"), 0 if facts.finite else 1)
@@ -20,38 +19,32 @@ def critical_path(step: ProofStep, facts: Facts) -> int:
 
 def load(step: ProofStep, facts: Facts) -> int:
     """Return the time that a resource takes for the work of some jobs, with the least head and tail of them."""
-    _require_length(step, facts)
     resource = resource_facts(step.step("resource"), facts)
-    jobs, work, ends = list[JobFacts](), 0, list[tuple[int, int]]()
+    work, ends = 0, list[tuple[int, int]]()
     for inner, job, demand in demands(step, facts, resource):
-        work += inner.equal("work", demand.work, f"the work of job {job.job.name!r}")
+        work += inner.equal("work", demand.work, f"the work of job {job.name!r}")
         ends.append(_ends(inner, facts, demand))
-        jobs.append(job)
-    step.require(bool(jobs), "is empty", "jobs")
-    step.require(resource.exclusive(jobs), "has two jobs that have room on one GPU", "jobs")
+    step.require(bool(ends), "is empty", "jobs")
     return min(head for head, _ in ends) - (-work // resource.capacity) + min(tail for _, tail in ends)
 
 
 def workers(step: ProofStep, facts: Facts) -> int:
     """Return the time that the fullest GPU takes for workers of which some GPUs have many."""
-    _require_length(step, facts)
     resource = resource_facts(step.step("resource"), facts)
-    jobs, found, ends = list[JobFacts](), list[int](), list[tuple[int, int]]()
+    found, ends = list[int](), list[tuple[int, int]]()
     for inner, job, demand in demands(step, facts, resource):
         loads, count = resource.loads(job), 0
         for one in inner.steps("workers"):
             several = one.integer("count", 1)
             own = loads[count : count + several]
-            one.require(len(own) == several, f"job {job.job.name!r} has fewer workers that count", "count")
+            one.require(len(own) == several, f"job {job.name!r} has fewer workers that count", "count")
             for each in {own[0], own[-1]}:
-                one.equal("load", each, f"the load of a worker of job {job.job.name!r}")
+                one.equal("load", each, f"the load of a worker of job {job.name!r}")
             count += several
             one.done()
         inner.require(count > 0, "is empty", "workers")
         found += loads[:count]
         ends.append(_ends(inner, facts, demand))
-        jobs.append(job)
-    step.require(resource.exclusive(jobs), "has two jobs that have room on one GPU", "jobs")
     bins, gpus = step.integer("bins", 1), resource.capacity
     step.require(bins <= min(gpus, len(found)), "is more than there are GPUs or workers", "bins")
     # Of k m + g workers on m GPUs, some g GPUs have at least g (k + 1).
@@ -62,18 +55,12 @@ def workers(step: ProofStep, facts: Facts) -> int:
 def demands(
     step: ProofStep, facts: Facts, resource: ResourceFacts
 ) -> Iterator[tuple[ProofStep, JobFacts, DemandFacts]]:
-    """Yield all jobs of a step, each with the step of those whose facts equal its own, and its demand."""
-    seen = set[str]()
-    for inner in step.steps("jobs"):
-        for name in inner.texts("names"):
-            inner.require(name not in seen, f"names {name!r} again", "names")
-            seen.add(name)
-            job = facts.job(inner, name, "names")
-            demand = resource.demand(job)
-            inner.require(demand is not None, f"job {name!r} may do without the resource", "names")
-            assert demand is not None, "the line above raises otherwise"
-            yield inner, job, demand
-        inner.done()
+    """Yield all jobs of a step, each with the step that states its facts, and what it asks of a resource."""
+    jobs = list[JobFacts]()
+    for inner, job in facts.jobs(step, "jobs"):
+        jobs.append(job)
+        yield inner, job, inner.required(resource.demand(job), f"job {job.name!r} may do without it", "names")
+    step.require(resource.exclusive(jobs), "has two jobs that have room on one GPU", "jobs")
 
 
 def _ends(step: ProofStep, facts: Facts, demand: DemandFacts) -> tuple[int, int]:
@@ -81,8 +68,3 @@ def _ends(step: ProofStep, facts: Facts, demand: DemandFacts) -> tuple[int, int]
     if not facts.finite:
         return 0, 0
     return step.equal("head", demand.head, "the head"), step.equal("tail", demand.tail, "the tail")
-
-
-def _require_length(step: ProofStep, facts: Facts) -> None:
-    told = "is of makespan and period, not of weighted completion"
-    step.require(facts.objective != "weighted_completion", told, "kind")

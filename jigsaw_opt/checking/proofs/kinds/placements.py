@@ -8,9 +8,8 @@ from math import gcd
 from typing import NamedTuple
 
 from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
-from jigsaw_opt.checking.proofs.facts.task_graphs import PlacedOperation, TaskGraphFacts, alike_servers, task_graphs
-from jigsaw_opt.checking.proofs.step import ProofStep, integer
-from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.checking.proofs.facts.task_graphs import PlacedOperation, TaskGraphFacts, alike_servers
+from jigsaw_opt.checking.proofs.step import ProofStep, integer, text
 
 _MOST_SLOTS = 400
 
@@ -26,27 +25,22 @@ class _OperationLoad(NamedTuple):
 class Placement:
     """The task-graph jobs that an argument speaks of, and the servers of slots that the cases so far assume."""
 
-    def __init__(self, instance: Instance) -> None:
-        self.instance, self.finite = instance, instance.horizon == "finite"
-        self._jobs, self._known = task_graphs(instance), dict[str, TaskGraphFacts]()
+    def __init__(self, facts: Facts) -> None:
+        self.facts, self.finite = facts, facts.finite
         self.operations: list[tuple[TaskGraphFacts, PlacedOperation]] = []
         self.slots: list[tuple[TaskGraphFacts, str]] = []
 
     def job(self, step: ProofStep, field: str, name: str) -> TaskGraphFacts:
         """Return a task-graph job."""
-        if name not in self._known:
-            step.require(name in self._jobs, f"{name!r} is no task-graph job", field)
-            self._known[name] = TaskGraphFacts(self.instance, self._jobs[name])
-        return self._known[name]
+        return step.required(self.facts.task_graphs.get(name), f"{name!r} is no task-graph job", field)
 
     def slot(self, step: ProofStep, field: str, value: object) -> tuple[TaskGraphFacts, str]:
         """Return a job and the name of one of its slots."""
-        names = [name for name in value if isinstance(name, str)] if isinstance(value, Sequence) else []
-        step.require(not isinstance(value, str) and len(names) == 2, "is not a job and a slot", field)
-        job = self.job(step, field, names[0])
-        slots = {slot.name for slot in job.job.shape.slots}
-        step.require(names[1] in slots, f"{names[1]!r} is no slot of job {names[0]!r}", field)
-        return job, names[1]
+        pair = [text(name, f"{step.path}.{field}") for name in value] if isinstance(value, list | tuple) else []
+        step.require(len(pair) == 2, "is not a job and a slot", field)
+        job = self.job(step, field, pair[0])
+        step.require(pair[1] in job.memory, f"{pair[1]!r} is no slot of job {pair[0]!r}", field)
+        return job, pair[1]
 
     def put(self, job: TaskGraphFacts, slot: str, server: int) -> int:
         """Place one more slot, and return the number of operations that were placed before."""
@@ -65,7 +59,7 @@ class Placement:
         del job.servers[slot]
         del self.operations[before:]
 
-    def on_links(self, links: tuple[int, ...]) -> Iterator[tuple[TaskGraphFacts, PlacedOperation]]:
+    def on_links(self, links: Sequence[int]) -> Iterator[tuple[TaskGraphFacts, PlacedOperation]]:
         """Yield the transfers that use more than half of one link, or of three."""
         most = len(links) // 2
         return ((job, own) for job, own in self.operations if sum(link in own.links for link in links) > most)
@@ -104,7 +98,7 @@ def of_the_end(case: Case) -> Callable[[ProofStep, Facts], int]:
             jobs = facts.instance.jobs
             step.require(len(jobs) == 1, "bounds the end of the last job, so it has to be of one job alone")
             weight = jobs[0].weight
-        return weight * case(step, Placement(facts.instance))
+        return weight * case(step, Placement(facts))
 
     return check
 
@@ -119,22 +113,19 @@ def _exclusive_operations(step: ProofStep, placement: Placement) -> int:
 
 def _of_resource(step: ProofStep, placement: Placement) -> Iterator[tuple[TaskGraphFacts, PlacedOperation]]:
     """Return the operations of a GPU, of a link, or of two of three links."""
-    cluster = placement.instance.cluster
+    cluster = placement.facts.cluster
     if step.has("slot"):
-        job, slot = placement.slot(step, "slot", step.value("slot"))
-        step.done()
-        return placement.of_slot(job, slot)
-    if step.has("server"):
-        number = {server.name: k for k, server in enumerate(cluster.servers) if server.gpus == 1}
-        name = step.text("server")
-        step.require(name in number, f"{name!r} is no server of one GPU", "server")
-        step.done()
-        return placement.on_server(number[name])
-    names = step.texts("links")
-    number = {link.name: k for k, link in enumerate(cluster.links)}
-    step.require(len(names) in (1, 3) and set(names) <= set(number), "is not one link or three", "links")
+        found = placement.of_slot(*placement.slot(step, "slot", step.value("slot")))
+    elif step.has("server"):
+        server = step.named("server", cluster.server_numbers, "server of the cluster")
+        step.require(cluster.cluster.servers[server].gpus == 1, "has several GPUs", "server")
+        found = placement.on_server(server)
+    else:
+        links = step.all_named("links", cluster.link_numbers, "link of the cluster")
+        step.require(len(links) in (1, 3), "is not one link or three", "links")
+        found = placement.on_links(links)
     step.done()
-    return placement.on_links(tuple(number[name] for name in names))
+    return found
 
 
 def _loaded(job: TaskGraphFacts, own: PlacedOperation, finite: bool) -> _OperationLoad:
@@ -206,10 +197,10 @@ def held_memory(step: ProofStep, placement: Placement) -> int:
     step.require(bool(held), "has no memory interval with a chain from its start to its end", "slot")
     unit = step.equal("unit", gcd(*(size for size, _ in held)), "the common divisor of their bytes")
     work = job.iterations * sum(size // unit * length for size, length in held)
-    own = next(each.memory for each in shape.slots if each.name == slot)
-    tables = [shape.blocks[block].duration_us for block in job.blocks_of(slot)]
-    most = max((s.gpu_memory for s in job.cluster.servers if all(s.gpu_type in t for t in tables)), default=0)
-    capacity = step.equal("capacity", max(1, (most - own) // unit), "the memory beside that of the slot, in units,")
+    most = max((server.gpu_memory for server in job.cluster.servers if job.knows(slot, server)), default=0)
+    capacity = step.equal(
+        "capacity", max(1, (most - job.memory[slot]) // unit), "the memory beside that of the slot, in units,"
+    )
     return -(-step.equal("work", work, "the sum of units times time") // capacity)
 
 
@@ -221,9 +212,8 @@ def placements(step: ProofStep, placement: Placement) -> int:
     moving = sorted({job.job.name for job, _ in order if job.job.restart_us is not None})
     step.require(not moving, f"places slots of job {moving[:1]}, which may move", "order")
     bound, arguments = step.integer("bound"), step.steps("arguments")
-    alike = alike_servers(placement.instance, any(job.job.route_policy is not None for job, _ in order))
-    for number, argument in enumerate(arguments):
-        step.require(argument.text("kind") in placed_kinds(), "is no kind for a case", f"arguments[{number}].kind")
+    alike = alike_servers(placement.facts.instance, any(job.job.route_policy is not None for job, _ in order))
+    checks = [argument.named("kind", placed_kinds(), "kind for a case") for argument in arguments]
     used_arguments = set[int]()
 
     def walk(value: object, path: str, depth: int) -> None:
@@ -232,7 +222,7 @@ def placements(step: ProofStep, placement: Placement) -> int:
             step.require(chosen < len(arguments), f"has no entry {chosen}", "arguments")
             argument = arguments[chosen]
             used_arguments.add(chosen)
-            proven = placed_kinds()[argument.text("kind")](argument, placement)
+            proven = checks[chosen](argument, placement)
             argument.done()
             if proven < bound:
                 raise ProofStep({}, path).fail(f"argument {chosen} proves only {proven}")
@@ -241,7 +231,7 @@ def placements(step: ProofStep, placement: Placement) -> int:
         node.require(depth < len(order), "has more cases than slots")
         (job, slot), covered = order[depth], set[int]()
         used = {other.servers[name] for other, name in placement.slots}
-        for number, server in enumerate(placement.instance.cluster.servers):
+        for number, server in enumerate(placement.facts.instance.cluster.servers):
             if not job.may_hold(slot, number):
                 continue
             # Servers alike on which nothing is may change places, so that the first of them stands for all.
