@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,6 +22,7 @@ from jigsaw_opt.cli import main
 from jigsaw_opt.documents import decode_proof, encode_proof, instance_sha256, save_instance, save_proof
 from jigsaw_opt.problem import Cluster, Instance, Job, Server
 from jigsaw_opt.problem.bound_proof import Argument, BoundProof
+from jigsaw_opt.problem.depth import DepthPlugin
 from jigsaw_opt.problem.instance import Horizon
 from jigsaw_opt.solvers.result import Status
 from tests.checking.proof_mutants import mutants
@@ -202,6 +203,17 @@ def test_the_commands_write_and_check_it(
     save_proof(BoundProof(late.name, instance_sha256(late), late.objective, None, {"kind": "none"}), proof)
     assert main(["check", str(path), "--proof", str(proof)]) == 7
     assert "proves a bound, not that there is no plan" in capsys.readouterr().out
+
+
+def test_a_job_with_an_own_depth_rule_may_be_named_and_has_no_facts() -> None:
+    members = {"rule": "own", "limits": None, "broken": None, "__module__": __name__}
+    rule = dataclass(frozen=True)(type("Own", (DepthPlugin,), members))()
+    instance = guaranteed(worked(), 899)
+    own = replace(instance, jobs=(instance.jobs[0], replace(instance.jobs[1], depth=rule)))
+    for job, span, known in (("a", 2520, True), ("b", 900, False)):
+        path = {"kind": "critical path", "job": job, "head": 0, "span": span}
+        argument = {"kind": "no plan", "jobs": ["a", "b"], "upper_bound": 899, "argument": path}
+        assert is_right(instance, argument) and is_right(own, argument) == known
 
 
 def test_a_search_that_fails_says_so(

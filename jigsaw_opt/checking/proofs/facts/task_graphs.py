@@ -125,6 +125,16 @@ class TaskGraphFacts:
         """Return whether routes lead between any two of some servers."""
         return all(self._routes.passage(one, other) is not None for one, other in combinations(sorted(servers), 2))
 
+    def keep_power_caps(self, servers: Mapping[str, int]) -> bool:
+        """Return whether each block alone keeps each power cap where slots have these servers."""
+        own = {slot: self.cluster.servers[s] for slot, s in servers.items()}
+        return all(
+            sum((block.power_w or {}).get(own[s].gpu_type, 0) for s in block.slots if own[s].name in cap.servers)
+            <= cap.watts
+            for cap in self.cluster.power_caps or ()
+            for block in self.job.shape.blocks
+        )
+
     def are_separated(self, one: int, other: int) -> bool:
         """Return whether the barrier keeps two operations of different iterations apart."""
         barrier = self.job.shape.barrier

@@ -38,7 +38,8 @@ def slot_spreads(facts: TaskGraphFacts, iterations: int) -> list[SlotSpread] | N
         return None
     found = []
     for chosen in product(*held):
-        if all(chosen.count(s) <= servers[s].gpus for s in {*chosen}) and facts.are_joined({*chosen}):
+        has_room = all(chosen.count(s) <= servers[s].gpus for s in {*chosen})
+        if has_room and facts.are_joined({*chosen}) and facts.keep_power_caps(dict(zip(slots, chosen, strict=True))):
             found.append(chosen)
         if len(found) > _MOST_SPREADS:
             return None
