@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
 from jigsaw_opt.checking.proofs.rows.job_rows import PlanRows, Term, TooManyRowsError
 from jigsaw_opt.checking.proofs.rows.plan_rows import plan_rows
-from jigsaw_opt.checking.proofs.step import ProofStep
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import UsageError, argument
 from jigsaw_opt.problem.instance import Instance
@@ -21,7 +20,7 @@ def decision_problem(instance: Instance, limit: int, together: bool) -> OpbProbl
     `together`: whether one iteration stands for all of its job (docs/proofs.md: rows of a plan).
     """
     try:
-        rows = plan_rows(ProofStep({}, "$"), Facts(instance), limit, together)
+        rows = plan_rows(Facts(instance), limit, together)
     except TooManyRowsError:
         fewer = "" if together else f"; those with {argument('iterations', 'together')} are fewer"
         told = f"instance {instance.name!r} has too many rows of a plan to be written{fewer}"

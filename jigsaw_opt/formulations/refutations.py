@@ -97,12 +97,9 @@ class _CuttingPlanesProof:
 
     def _split(self, variable: int, most: int, tree: Iterator[int], orders: Sequence[int] = ()) -> None:
         """Refute both cases of a branch, and by them the case that has it."""
-        here = len(self.domains.changes)
-        for above in (False, True):
+        for above, _ in enumerate(self.domains.cases(variable, most)):
             self.path.append(_BoundLiteral(variable, not above, most + above))
-            self.domains.branch(variable, most, above)
             self.refute(tree, orders)
-            self.domains.undo(here)
             self.path.pop()
         self._add_clause()
 

@@ -11,7 +11,6 @@ from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
 from jigsaw_opt.checking.proofs.kinds.cases import MOST_CHANGES, Domains, TooManyChangesError
 from jigsaw_opt.checking.proofs.rows.job_rows import PlanRows, TooManyRowsError
 from jigsaw_opt.checking.proofs.rows.plan_rows import plan_rows
-from jigsaw_opt.checking.proofs.step import ProofStep
 from jigsaw_opt.problem.bound_proof import Argument
 from jigsaw_opt.problem.instance import Instance
 
@@ -38,7 +37,7 @@ def prove_by_cases(
     # Rows without times are fewer, and a quarter of the work shows whether they are enough.
     for iterations, share in (("together", 4), ("each", 1)):
         with suppress(_GivenUpError, TooManyRowsError, TooManyChangesError, RecursionError):
-            rows = plan_rows(ProofStep({}, "$"), Facts(instance), value - 1, iterations == "together")
+            rows = plan_rows(Facts(instance), value - 1, iterations == "together")
             search = _CaseSearch(rows, most_changes // share, stop)
             return {"kind": "cases", "limit": value - 1, "iterations": iterations, **_document(search)}
     return None
@@ -148,12 +147,9 @@ class _CaseSearch:
             return None
         if tree is None:
             raise _GivenUpError  # What a contradiction rests on is found right, so this does not happen.
-        variable, most, first, second = tree
-        here = len(self.domains.changes)
-        first = self._trimmed(first, self.domains.branch(variable, most, False))
-        self.domains.undo(here)
-        second = self._trimmed(second, self.domains.branch(variable, most, True))
-        self.domains.undo(here)
+        variable, most, *below = tree
+        cases = zip(self.domains.cases(variable, most), below, strict=True)
+        first, second = [self._trimmed(case, contradictory) for contradictory, case in cases]
         return variable, most, first, second
 
 

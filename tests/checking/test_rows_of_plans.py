@@ -9,7 +9,6 @@ import pytest
 
 from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
 from jigsaw_opt.checking.proofs.rows.plan_rows import plan_rows
-from jigsaw_opt.checking.proofs.step import ProofStep
 from jigsaw_opt.instances import best_plan, generate, load, names
 from jigsaw_opt.problem import Cluster, FullDepth, Instance, Job, Model, Plan, Segment, Server, StaircaseDepth
 from jigsaw_opt.problem.exchange import JobExchange
@@ -22,7 +21,7 @@ from tests.random_task_graphs import random_mixed_instance, random_task_graph_in
 
 def require_rows(instance: Instance, plan: Plan) -> None:
     for together in (False, True):
-        rows = plan_rows(ProofStep({}, "$"), Facts(instance), plan.objective, together)
+        rows = plan_rows(Facts(instance), plan.objective, together)
         assert broken(rows, values(rows, instance, plan, together)) == []
 
 

@@ -14,7 +14,6 @@ import pytest
 from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
 from jigsaw_opt.checking.proofs.rows.job_rows import PlanRows
 from jigsaw_opt.checking.proofs.rows.plan_rows import plan_rows
-from jigsaw_opt.checking.proofs.step import ProofStep
 from jigsaw_opt.cli import main
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.formulations.pseudo_boolean import OpbProblem, decision_problem
@@ -67,7 +66,7 @@ def test_best_plans_keep_all_rows_of_the_files(tens: int) -> None:
     for name in names("tiny")[10 * tens : 10 * tens + 10]:
         instance, plan = load(name), best_plan(name)
         assert plan is not None
-        rows = plan_rows(ProofStep({}, "$"), Facts(instance), plan.objective)
+        rows = plan_rows(Facts(instance), plan.objective)
         file = Opb(decision_problem(instance, plan.objective, together=False).document())
         ones = set[int]()
         for own, value in zip(rows.names, values(rows, instance, plan), strict=True):

@@ -90,6 +90,14 @@ class ProofStep:
         """Return a list of integers."""
         return tuple(integer(one, path, least) for one, path in self.items(field))
 
+    def fours(self, field: str, what: str) -> Iterator[tuple[tuple[int, int, int, int], str]]:
+        """Yield the entries of a list, each of four integers of at least 0, with its path."""
+        for one, path in self.items(field):
+            if not isinstance(one, Sequence) or len(one) != 4:
+                raise ProofStepError(path, f"is not {what}")
+            first, second, third, fourth = (integer(number, path) for number in one)
+            yield (first, second, third, fourth), path
+
     def items(self, field: str) -> Iterator[tuple[Any, str]]:
         """Yield the entries of a list, each with its path."""
         found = self.value(field)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
 from jigsaw_opt.problem.compiled.operations import Operations
-from jigsaw_opt.solvers.bounds.parts import some_jobs, sum_argument
+from jigsaw_opt.solvers.bounds.arguments import NO_ARGUMENT, some_jobs, sum_argument
 from jigsaw_opt.solvers.bounds.proof import Proof, added
 from jigsaw_opt.solvers.bounds.registry import relaxations
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
@@ -35,7 +35,7 @@ def lower_bound(operations: Operations, without: Collection[str] = ()) -> Bound:
 
 def instant_bounds(operations: Operations, without: Collection[str] = ()) -> Iterator[Bound]:
     """Yield rising bounds of the instant relaxations, from 0 on."""
-    yield Bound(0, Proof("no time is less than 0", argument={"kind": "none"}))
+    yield Bound(0, Proof("no time is less than 0", argument=NO_ARGUMENT))
     yield from _rising(operations, -1, BoundBudget(), without, instant=True)
 
 
@@ -95,7 +95,7 @@ def _added(
     operations: Operations, known: int, budget: BoundBudget, without: Collection[str], instant: bool
 ) -> Iterator[Bound]:
     """Yield sums of a bound of the data-parallel jobs and one of the jobs with a task graph."""
-    parts, none = operations.kinds, Bound(0, Proof(argument={"kind": "none"}))
+    parts, none = operations.kinds, Bound(0, Proof(argument=NO_ARGUMENT))
     # While one part is searched, the other one counts with the best that is known of it. The instant relaxations of
     # both parts are still to run.
     best = [none if instant else lower_bound(part, without) for part in parts]

@@ -68,3 +68,8 @@ class Resource(NamedTuple):
     argument: Argument | None = None
     servers: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
+
+    @property
+    def fact(self) -> Argument | None:
+        """Return the resource of an argument with its capacity; None where there is none."""
+        return self.argument and {**self.argument, "capacity": self.capacity}

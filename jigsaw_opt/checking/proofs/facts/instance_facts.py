@@ -50,10 +50,8 @@ class Facts:
         """Return the facts of a data-parallel job that a step names, in a field of it."""
         step.require(name in self.data_parallel, f"there is no data-parallel job {name!r}", field)
         clock.check_deadline()
-        if name not in self._jobs:
-            self._jobs[name] = self._job_facts(self.data_parallel[name])
         told = f"job {name!r} has a depth rule that the specification does not know, or too many workers"
-        return step.required(self._jobs[name], told, field)
+        return step.required(self.job_facts(name), told, field)
 
     @cached_property
     def task_graphs(self) -> Mapping[str, TaskGraphFacts]:
@@ -72,7 +70,13 @@ class Facts:
                 yield inner, self.job(inner, name, "names")
             inner.done()
 
-    def _job_facts(self, job: Job) -> JobFacts | None:
+    def job_facts(self, name: str) -> JobFacts | None:
+        """Return the facts of a data-parallel job; None for one that is in no proof."""
+        if name not in self._jobs:
+            self._jobs[name] = self._worked_out(self.data_parallel[name])
+        return self._jobs[name]
+
+    def _worked_out(self, job: Job) -> JobFacts | None:
         if job.workers > _MOST_WORKERS:
             return None
         terms = self.terms[job.model]

@@ -45,7 +45,6 @@ class TaskGraphFacts:
         self._before, self._after = waits_for, _turned(waits_for)
         self._routes = RouteFinder(instance.cluster, job.route_policy)
         self.servers: dict[str, int] = {}
-        self._terms: dict[tuple[int, ...], ExchangeTerms | None] = {}
         self._durations: dict[tuple[int, ...], list[int]] = {}
         self._chains: dict[tuple[int, ...], tuple[list[int], list[int]]] = {}
         self._least = [self._least_us(number) for number in range(len(self.names))]
@@ -163,10 +162,7 @@ class TaskGraphFacts:
 
     def _transfer_terms(self, operation: int, servers: tuple[int, ...]) -> ExchangeTerms | None:
         ring = bool(self._transfer(operation).among)
-        key = tuple(sorted(servers)) if ring else (-1, *servers)
-        if key not in self._terms:
-            self._terms[key] = self._routes.exchange(servers) if ring else self._routes.passage(*servers)
-        return self._terms[key]
+        return self._routes.exchange(servers) if ring else self._routes.passage(*servers)
 
     def _least_us(self, operation: int) -> int:
         """Return the least duration of an operation on any GPUs, at the best rate and the least latency there are."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from jigsaw_opt.checking.proofs.facts.cluster_facts import GpuKind
@@ -35,25 +35,25 @@ def bins(step: ProofStep, facts: Facts) -> int:
     """Return one more than an objective within which the bins do not hold all jobs that have a price."""
     limit, groups = step.integer("limit"), _groups(step, facts)
     prices = step.named_integers("prices", 1)
-    asked, jobs = 0, dict[str, tuple[JobFacts, frozenset[GpuKind]]]()
+    asked, jobs = 0, dict[str, tuple[JobFacts, Mapping[int, int]]]()
     for name, price in prices.items():
         job = facts.job(step, name, "prices")
         step.require(job.job.restart_us is None, f"workers of job {name!r} may change their GPUs", "prices")
         crosses = job.shared.ring is not None and bool(job.shared.blocks and job.shared.sites)
         step.require(crosses, f"job {name!r} has no place on several servers", "prices")
-        allowed = _allowed(job, limit)
-        fewest = _fewest(job, groups, facts, allowed)
+        room = _fast_gpus(job, limit)
+        fewest = _fewest((sum(room.get(s, 0) for s in group.servers) for group in groups), job.shared.workers)
         if fewest is None:
             return limit + 1
         step.require(fewest > 1, f"job {name!r} has room in one group", "prices")
-        asked, jobs[name] = asked + price * fewest, (job, allowed)
+        asked, jobs[name] = asked + price * fewest, (job, room)
     known = dict[tuple[int, frozenset[tuple[_JobInBin, int]]], int]()
     held = 0
     for group in groups:
         items = Counter[_JobInBin]()
-        for name, (job, allowed) in jobs.items() if group.links else ():
-            if _usable(job, group, facts, allowed):
-                items[_item(job, group, facts, allowed, prices[name])] += 1
+        for name, (job, room) in jobs.items() if group.links else ():
+            if servers := [s for s in group.servers if s in room]:
+                items[_item(job, servers, group.links, facts.finite, prices[name])] += 1
         key = len(group.links), frozenset(items.items())
         if key not in known:
             known[key] = _most_valuable(items, len(group.links) * limit)
@@ -76,46 +76,37 @@ def _groups(step: ProofStep, facts: Facts) -> list[_LeftGroup]:
     return [_LeftGroup(tuple(own), tuple(leaving.get(number, ()))) for number, own in servers.items()]
 
 
-def _allowed(job: JobFacts, limit: int) -> frozenset[GpuKind]:
-    """Return the kinds of GPU on which a worker does not delay the job beyond a limit."""
-    lowest, found = job.shared.levels[0], []
+def _fast_gpus(job: JobFacts, limit: int) -> Mapping[int, int]:
+    """Return, by server, the number of GPUs on which a worker does not delay the job beyond a limit."""
+    lowest, fast = job.shared.levels[0], set[GpuKind]()
     for kind, times in job.shared.blocks.items():
         iteration = min(
             max([times[lowest - 1], *(time + rest for time, rest in zip(times[:lowest], site.transfers.rests))])
             for site in job.shared.sites
         )
         if job.release + job.iterations * iteration <= limit:
-            found.append(kind)
-    return frozenset(found)
+            fast.add(kind)
+    return {s: gpus for s, gpus in job.shared.gpus.items() if job.shared.cluster.kinds[s] in fast}
 
 
-def _usable(job: JobFacts, group: _LeftGroup, facts: Facts, allowed: frozenset[GpuKind]) -> Mapping[int, int]:
-    """Return the number of GPUs that a job may use within the limit, by server of a group."""
-    gpus, kinds = job.shared.gpus, facts.cluster.kinds
-    return {s: gpus[s] for s in group.servers if s in gpus and kinds[s] in allowed}
-
-
-def _fewest(job: JobFacts, groups: Sequence[_LeftGroup], facts: Facts, allowed: frozenset[GpuKind]) -> int | None:
+def _fewest(rooms: Iterable[int], workers: int) -> int | None:
     """Return the least number of groups that have room for all workers; None where all together have not."""
-    rooms = sorted((sum(_usable(job, group, facts, allowed).values()) for group in groups), reverse=True)
-    missing = job.shared.workers
-    for count, room in enumerate(rooms, 1):
-        missing -= room
-        if missing <= 0:
+    for count, room in enumerate(sorted(rooms, reverse=True), 1):
+        workers -= room
+        if workers <= 0:
             return count
     return None
 
 
-def _item(job: JobFacts, group: _LeftGroup, facts: Facts, allowed: frozenset[GpuKind], price: int) -> _JobInBin:
-    channel = job.shared.channel_over(group.links)
+def _item(job: JobFacts, servers: Sequence[int], links: Sequence[int], finite: bool, price: int) -> _JobInBin:
+    channel = job.shared.channel_over(links)
     assert channel is not None, "a job without one was refused"
     size = job.least_transfers(job.shared.transfers_over(channel))
-    if not facts.finite:
+    if not finite:
         return _JobInBin(0, size, price)
-    kinds = {facts.cluster.kinds[s] for s in _usable(job, group, facts, allowed)}
-    ready = min(job.shared.blocks[kind][0] for kind in kinds)
+    ready = min(job.shared.blocks[job.shared.cluster.kinds[s]][0] for s in servers)
     anywhere = min(site.ready[0] for site in job.shared.sites)
-    return _JobInBin(len(group.links) * (job.release + max(anywhere, ready)), size, price)
+    return _JobInBin(len(links) * (job.release + max(anywhere, ready)), size, price)
 
 
 def _most_valuable(items: Mapping[_JobInBin, int], capacity: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
 from jigsaw_opt.checking.proofs.rows.job_rows import Name, PlanRows, Term, TooManyRowsError
@@ -145,6 +145,13 @@ class Domains:
         touched = {number for change in self.changes[first:] for number in self._resources[change[0]]}
         return refuted or self._overloaded(sorted(touched))
 
+    def cases(self, variable: int, most: int) -> Iterator[bool]:
+        """Enter both cases of a branch, one after the other; yield whether a contradiction is reached there."""
+        here = len(self.changes)
+        for above in (False, True):
+            yield self.branch(variable, most, above)
+            self.undo(here)
+
     def undo(self, length: int) -> None:
         """Take back all changes but the first ones."""
         slacks = self._slack
@@ -161,7 +168,7 @@ def cases(step: ProofStep, facts: Facts) -> int:
     limit, iterations = step.integer("limit"), step.text("iterations")
     step.require(iterations in ("each", "together"), "is neither 'each' nor 'together'", "iterations")
     try:
-        plan = plan_rows(step, facts, limit, iterations == "together")
+        plan = plan_rows(facts, limit, iterations == "together")
     except TooManyRowsError:
         raise step.fail("has too many rows for this kind of argument", "limit") from None
     numbers = {name: number for number, name in enumerate(plan.names)}
@@ -180,30 +187,27 @@ def cases(step: ProofStep, facts: Facts) -> int:
 
 def _check_tree(step: ProofStep, domains: Domains, branches: Sequence[tuple[int, int]]) -> None:
     """Fail unless each leaf of the tree is contradictory, and no case with a branch is."""
-    # For each branch on the way: where the changes began, and its number while the second case is still to come.
-    way: list[tuple[int, int | None]] = []
-    refuted = domains.propagate()
-    closed = False
+    # The cases that are still to come: first the one without a branch, then those of each branch on the way.
+    way: list[Iterator[bool]] = [iter([domains.propagate()])]
     for value, where in step.items("tree"):
-        step.require(not closed, "has more entries than cases", "tree")
+        refuted = step.required(_next_case(way), "has more entries than cases", "tree")
         case = integer(value, where, -1)
         step.require(case < len(branches), f"{case} is no branch", "tree")
         if case >= 0:
             step.require(not refuted, "branches where there is already a contradiction", "tree")
-            way.append((len(domains.changes), case))
-            refuted = domains.branch(*branches[case], False)
-            continue
-        step.require(refuted, f"the case that {where} closes is not contradictory", "tree")
-        while way:
-            length, second = way.pop()
-            domains.undo(length)
-            if second is not None:
-                way.append((length, None))
-                refuted = domains.branch(*branches[second], True)
-                break
+            way.append(domains.cases(*branches[case]))
         else:
-            closed = True
-    step.require(closed, "leaves cases open", "tree")
+            step.require(refuted, f"the case that {where} closes is not contradictory", "tree")
+    step.require(_next_case(way) is None, "leaves cases open", "tree")
+
+
+def _next_case(way: list[Iterator[bool]]) -> bool | None:
+    """Return whether the next case is contradictory; None where there is none."""
+    while way:
+        for refuted in way[-1]:
+            return refuted
+        way.pop()
+    return None
 
 
 def _name(value: object, path: str) -> Name:

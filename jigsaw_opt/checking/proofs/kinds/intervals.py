@@ -12,7 +12,7 @@ from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
 from jigsaw_opt.checking.proofs.facts.placement_kinds import PlacementFacts, PlacementFactsOfJobs, kind_demand
 from jigsaw_opt.checking.proofs.facts.resource_facts import ResourceFacts
 from jigsaw_opt.checking.proofs.kinds.completions import take_rows
-from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError, integer
+from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError
 
 _MOST_SPANS = 1000
 """A job whose iterations have more spans than this in all is charged for no interval of the resource."""
@@ -54,7 +54,11 @@ def intervals(step: ProofStep, facts: Facts) -> int:
     left = {name: denominator * job.weight for name, job in jobs.items()}
     total = take_rows(step, facts, left)
     resources = [spanned_resource(inner, facts) for inner in step.steps("resources")]
-    priced = [_interval(one, path, len(resources)) for one, path in step.items("intervals")]
+    priced = list[_PricedInterval]()
+    for numbers, path in step.fours("intervals", "resource, start, end and multiplier"):
+        priced.append(_PricedInterval(*numbers))
+        if priced[-1].resource >= len(resources) or priced[-1].start >= priced[-1].end or not priced[-1].multiplier:
+            raise ProofStepError(path, "has no such resource, no time between start and end, or no multiplier")
     total -= sum(each.multiplier * (each.end - each.start) * resources[each.resource].capacity for each in priced)
     moving = any(job.restart_us is not None for job in facts.data_parallel.values())
     kinds = PlacementFactsOfJobs()
@@ -62,15 +66,6 @@ def intervals(step: ProofStep, facts: Facts) -> int:
         own = [PlacementFacts(job, (), False, job.completion)] if moving else kinds.of(job)
         total += min(_cheapest(kind, left[name], _charges(kind, resources, priced, moving)) for kind in own)
     return ceil(total / denominator)
-
-
-def _interval(one: object, path: str, resources: int) -> _PricedInterval:
-    if not isinstance(one, Sequence) or len(one) != 4:
-        raise ProofStepError(path, "is not resource, start, end and multiplier")
-    found = _PricedInterval(*(integer(number, path, 0) for number in one))
-    if found.resource >= resources or found.start >= found.end or not found.multiplier:
-        raise ProofStepError(path, "has no such resource, no time between start and end, or no multiplier")
-    return found
 
 
 def _charges(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import NamedTuple
 
 from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
 from jigsaw_opt.checking.proofs.facts.job_facts import JobFacts
 from jigsaw_opt.checking.proofs.kinds.row_sum import RowSum
-from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError, integer
+from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError
 
 _MOST_ORDERS = 2500
 """Largest product of both numbers of iterations."""
@@ -36,10 +36,7 @@ def pair(step: ProofStep, facts: Facts) -> RowSum:
     step.require(one.iterations * other.iterations <= _MOST_ORDERS, "have too many iterations", "jobs")
     ends = _completions(one, other)
     factors, total = Counter[str](), 0
-    for row, path in step.items("rows"):
-        if not isinstance(row, Sequence) or len(row) != 4:
-            raise ProofStepError(path, "is not two factors, a least sum and a multiplier")
-        first, second, least, multiplier = (integer(number, path) for number in row)
+    for (first, second, least, multiplier), path in step.fours("rows", "two factors, a least sum and a multiplier"):
         if min(first * x + second * y for x, y in ends) < least:
             raise ProofStepError(path, "is more than the least sum")
         factors.update({names[0]: multiplier * first, names[1]: multiplier * second})

@@ -5,21 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from math import gcd
-from typing import NamedTuple
 
 from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
 from jigsaw_opt.checking.proofs.facts.task_graphs import PlacedOperation, TaskGraphFacts, alike_servers
 from jigsaw_opt.checking.proofs.step import ProofStep, integer, text
 
 _MOST_SLOTS = 400
-
-
-class _OperationLoad(NamedTuple):
-    """An operation of a resource: what comes before the first one, how long all of them take, what comes after."""
-
-    head: int
-    work: int
-    tail: int
 
 
 class Placement:
@@ -104,11 +95,13 @@ def of_the_end(case: Case) -> Callable[[ProofStep, Facts], int]:
 
 
 def _exclusive_operations(step: ProofStep, placement: Placement) -> int:
-    found = [_loaded(job, own, placement.finite) for job, own in _of_resource(step.step("resource"), placement)]
-    head, tail = step.integer("head"), step.integer("tail")
-    own = [operation for operation in found if operation.head >= head and operation.tail >= tail]
-    step.require(bool(own), "no operation has this head and this tail")
-    return head + sum(operation.work for operation in own) + tail
+    head, tail, works = step.integer("head"), step.integer("tail"), list[int]()
+    for job, own in _of_resource(step.step("resource"), placement):
+        before, after = _head_and_tail(job, own.operation, placement.finite)
+        if before >= head and after >= tail:
+            works.append(job.iterations * own.duration_us)
+    step.require(bool(works), "no operation has this head and this tail")
+    return head + sum(works) + tail
 
 
 def _of_resource(step: ProofStep, placement: Placement) -> Iterator[tuple[TaskGraphFacts, PlacedOperation]]:
@@ -128,12 +121,12 @@ def _of_resource(step: ProofStep, placement: Placement) -> Iterator[tuple[TaskGr
     return found
 
 
-def _loaded(job: TaskGraphFacts, own: PlacedOperation, finite: bool) -> _OperationLoad:
-    work = job.iterations * own.duration_us
+def _head_and_tail(job: TaskGraphFacts, operation: int, finite: bool) -> tuple[int, int]:
+    """Return head and tail of an operation; 0 on the cyclic horizon, where neighbouring periods overlap."""
     if not finite:
-        return _OperationLoad(0, work, 0)
+        return 0, 0
     heads, tails = job.heads_and_tails()
-    return _OperationLoad(job.release_us + heads[own.operation], work, tails[own.operation])
+    return job.release_us + heads[operation], tails[operation]
 
 
 def _longest_chain(step: ProofStep, placement: Placement) -> int:

@@ -294,8 +294,7 @@ class JobRows:
     @property
     def work(self) -> int:
         """Least time of the blocks of all iterations on all GPUs."""
-        cost = self.facts.shared.shortest_blocks
-        return self.facts.least_work(cost) if cost else 0
+        return self.facts.work
 
     @property
     def first_ready(self) -> int:

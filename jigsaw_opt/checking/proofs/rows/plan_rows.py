@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, product
 
 from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
-from jigsaw_opt.checking.proofs.facts.task_graphs import TaskGraphFacts
 from jigsaw_opt.checking.proofs.rows.job_rows import (
     MOST_ROWS,
     JobRows,
@@ -20,7 +19,6 @@ from jigsaw_opt.checking.proofs.rows.job_rows import (
     TooManyRowsError,
 )
 from jigsaw_opt.checking.proofs.rows.task_rows import TaskRows, slot_spreads
-from jigsaw_opt.checking.proofs.step import ProofStep
 from jigsaw_opt.problem.depth import FreeDepth, FullDepth, StaircaseDepth
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
@@ -29,13 +27,13 @@ from jigsaw_opt.problem.task_graph import TaskGraphJob
 _Rows = JobRows | TaskRows
 
 
-def plan_rows(step: ProofStep, facts: Facts, limit: int, together: bool = False) -> PlanRows:
+def plan_rows(facts: Facts, limit: int, together: bool = False) -> PlanRows:
     """Return the rows that every correct plan with an objective of at most `limit` satisfies.
 
     `together`: whether one iteration stands for all of its job, without times inside it.
     """
     rows = PlanRows()
-    jobs = _rows_of_jobs(rows, step, facts, limit, together)
+    jobs = _rows_of_jobs(rows, facts, limit, together)
     if facts.objective == "weighted_completion":
         rows.at_most([(each.job.weight, each.ends[-1]) for each in jobs], limit)
     else:
@@ -53,7 +51,7 @@ def plan_rows(step: ProofStep, facts: Facts, limit: int, together: bool = False)
     return rows
 
 
-def _rows_of_jobs(rows: PlanRows, step: ProofStep, facts: Facts, limit: int, together: bool) -> list[_Rows]:
+def _rows_of_jobs(rows: PlanRows, facts: Facts, limit: int, together: bool) -> list[_Rows]:
     """Return the rows of each job that has some, in the order of the instance."""
     instance, known, found = facts.instance, (FullDepth, StaircaseDepth, FreeDepth), list[_Rows]()
     jobs = [
@@ -71,12 +69,14 @@ def _rows_of_jobs(rows: PlanRows, step: ProofStep, facts: Facts, limit: int, tog
         raise TooManyRowsError
     for job in jobs:
         if isinstance(job, Job):
-            found.append(JobRows(rows, facts.job(step, job.name), len(found), facts.finite, limit, together))
+            own = facts.job_facts(job.name)
+            assert own is not None, "its depth rule is known, and its workers are few enough"
+            found.append(JobRows(rows, own, len(found), facts.finite, limit, together))
             continue
-        own = TaskGraphFacts(instance, job)
-        spreads = slot_spreads(own, 1 if together else job.iterations)
+        graph = facts.task_graphs[job.name]
+        spreads = slot_spreads(graph, 1 if together else job.iterations)
         if spreads is not None:
-            found.append(TaskRows(rows, own, spreads, len(found), facts.finite, limit, together))
+            found.append(TaskRows(rows, graph, spreads, len(found), facts.finite, limit, together))
     return found
 
 

@@ -17,7 +17,7 @@ from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.bounds.activities.arguments import Chain, chain_argument, exclusive_argument
-from jigsaw_opt.solvers.bounds.parts import sum_argument
+from jigsaw_opt.solvers.bounds.arguments import sum_argument
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jigsaw_opt.solvers.bounds.combinatorial.resource_load import completion_argument
+from jigsaw_opt.solvers.bounds.arguments import completion_argument
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 from jigsaw_opt.text import called
@@ -25,7 +25,7 @@ def _all_jobs(context: BoundContext) -> Bound:
     )
     value, names = sum(term.amount for term in terms), tuple(data.job.name for data in context.job_data)
     arithmetic = f"{added(term.amount for term in terms)} = {value}"
-    argument = completion_argument(context.job_data)
+    argument = completion_argument({data.job.name: data.completion for data in context.job_data})
     return Bound(value, Proof("critical paths of all jobs", arithmetic, terms, names, argument=argument))
 
 

@@ -6,12 +6,12 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jigsaw_opt.problem.bound_proof import Argument
 from jigsaw_opt.problem.clock import check_deadline, checking_deadline
 from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.solvers.bounds.job_data import JobData
+from jigsaw_opt.solvers.bounds.arguments import NO_ARGUMENT, alike_jobs, completion_argument
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext
 from jigsaw_opt.solvers.bounds.resource_demands import Resource, ResourceDemand, WeightedJob
@@ -53,40 +53,18 @@ def _length(context: BoundContext, resource: Resource, known: int) -> Bound | No
     terms = (Term("head", head), *work, Term("capacity", resource.capacity, ""), Term("tail", tail))
     arithmetic = f"{head} + ceil(({added(term.amount for term in work)}) / {resource.capacity}) + {tail} = {value}"
     fields = ("head", "work", "tail") if finite else ("work",)
-    argument = _resource_argument("load", resource, dict(zip(names, (demand for _, demand in asking))), fields)
-    argument = argument if asking else {"kind": "none"}
+    demands = {name: demand for name, (_, demand) in zip(names, asking)}
+    argument = _resource_argument(resource, demands, fields) if asking else NO_ARGUMENT
     proof = Proof(resource.reason, arithmetic, terms, names, resource.servers, resource.links, argument=argument)
     return Bound(value, proof)
 
 
 def _resource_argument(
-    kind: str, resource: Resource, demands: Mapping[str, ResourceDemand], fields: Sequence[str]
-) -> dict[str, Any] | None:
+    resource: Resource, demands: Mapping[str, ResourceDemand], fields: Sequence[str]
+) -> Argument | None:
     """Return what some jobs ask of a resource as part of an argument, or None where the resource is in none."""
-    if resource.argument is None:
-        return None
     facts = {name: {field: getattr(demand, field) for field in fields} for name, demand in demands.items()}
-    return {
-        "kind": kind,
-        "resource": {**resource.argument, "capacity": resource.capacity},
-        "jobs": alike_jobs(facts),
-    }
-
-
-def alike_jobs(facts: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return facts of jobs as an argument has them, by name: those with the same facts stand together."""
-    alike: dict[str, tuple[list[str], Mapping[str, Any]]] = {}
-    for name, own in facts.items():
-        alike.setdefault(str(own), ([], own))[0].append(name)
-    return [{"names": names, **own} for names, own in alike.values()]
-
-
-def completion_argument(
-    job_data: Iterable[JobData], denominator: int = 1, rows: Sequence[Argument] = ()
-) -> dict[str, Any]:
-    """Return an argument of own completion times, and rows with multipliers over a denominator."""
-    least = alike_jobs({data.job.name: {"completion": data.completion} for data in job_data})
-    return {"kind": "completions", "denominator": denominator, "completions": least, "rows": [*rows]}
+    return resource.fact and {"kind": "load", "resource": resource.fact, "jobs": alike_jobs(facts)}
 
 
 def _weighted_completion(context: BoundContext, resource: Resource, known: int) -> Bound | None:
@@ -107,15 +85,16 @@ def _weighted_completion(context: BoundContext, resource: Resource, known: int) 
     arithmetic = f"{added(term.amount for term in own)} + ceil({found.amount} / {found.denominator}) = {value}"
     used = {k for sets in found.chains for more, _ in sets for k in more}
     demands = {names[k]: demand for k, demand in enumerate(resource.demands) if demand and k in used}
-    rows = _resource_argument("load", resource, demands, ("head", "work", "offset"))
+    load = _resource_argument(resource, demands, ("head", "work", "offset"))
     argument = None
-    if rows is not None:
-        rows["chains"] = [
+    if load is not None:
+        chains = [
             {"sets": [{"more": [names[k] for k in more], "multiplier": multiplier} for more, multiplier in sets]}
             for sets in found.chains
         ]
-        scale = found.denominator // (2 * resource.capacity)
-        argument = completion_argument(context.job_data, scale, [rows] if found.chains else [])
+        scale, ends = found.denominator // (2 * resource.capacity), [data.completion for data in context.job_data]
+        rows = [{**load, "chains": chains}] if chains else []
+        argument = completion_argument(dict(zip(names, ends, strict=True)), scale, rows)
     sentence = f"{resource.reason}, in Smith's order"
     proof = Proof(sentence, arithmetic, terms, names, resource.servers, resource.links, argument=argument)
     return Bound(value, proof)

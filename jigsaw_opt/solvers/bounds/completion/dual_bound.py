@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jigsaw_opt.problem.bound_proof import Argument
 from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.solvers.bounds.arguments import completion_argument
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 
 if TYPE_CHECKING:
@@ -177,8 +178,6 @@ class DualBound:
     def _argument(self, own: Mapping[str, int]) -> Argument | None:
         if self._rows is None:
             return None
-        rows = {"denominator": UNIT, "rows": self._rows}
         if self._intervals is not None:
-            return {"kind": "intervals", **rows, **self._intervals}
-        listed = [{"names": [name], "completion": completion} for name, completion in own.items()]
-        return {"kind": "completions", **rows, "completions": listed}
+            return {"kind": "intervals", "denominator": UNIT, "rows": self._rows, **self._intervals}
+        return completion_argument(own, UNIT, self._rows)

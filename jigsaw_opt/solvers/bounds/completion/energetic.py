@@ -71,16 +71,11 @@ class _EnergeticResource:
     """A resource, and the work of jobs on it between any two moments."""
 
     def __init__(self, resource: Resource, kinds: Sequence[PlacementKind]) -> None:
-        self.capacity, self._argument = resource.capacity, resource.argument
+        self.capacity, self.fact = resource.capacity, resource.fact
         pairs = enumerate(checking_deadline(zip(kinds, resource.demands, strict=True)))
         self.profiles = {k: both for k, (kind, demand) in pairs if (both := profiles(kind.data, demand))}
         self.work = {k: demand.work for k in self.profiles if (demand := resource.demands[k])}
         self.release = [kind.data.job.release_us for kind in kinds]
-
-    @property
-    def argument(self) -> Argument | None:
-        """Return the resource of an argument (docs/proofs.md)."""
-        return self._argument and {**self._argument, "capacity": self.capacity}
 
     def least_work(self, kinds: Sequence[PlacementKind]) -> dict[int, int]:
         """Return the work of each job, of the kind that asks least of the resource."""
@@ -229,7 +224,7 @@ class _ConvexifiedMaster:
         """Return intervals with multipliers as fields of an argument."""
         used = list(dict.fromkeys(interval.resource for interval, _ in intervals))
         return {
-            "resources": [self._energetic[number].argument for number in used],
+            "resources": [self._energetic[number].fact for number in used],
             "intervals": [[used.index(each.resource), each.start, each.end, share] for each, share in intervals],
         }
 

@@ -55,7 +55,7 @@ class LoadCuts:
 
     def __init__(self, resource: Resource, job_data: Sequence[JobData]) -> None:
         self._capacity, self._reason = resource.capacity, resource.reason
-        self._argument = resource.argument and {**resource.argument, "capacity": resource.capacity}
+        self._argument = resource.fact
         self._names = [data.job.name for data in job_data]
         pairs = enumerate(checking_deadline(zip(job_data, resource.demands, strict=True)))
         most = max(1, _MOST_FRAGMENTS // max(1, len(job_data)))

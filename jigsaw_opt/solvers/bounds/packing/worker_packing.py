@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.compiled import critical
 from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.solvers.bounds.arguments import NO_ARGUMENT, alike_jobs
 from jigsaw_opt.solvers.bounds.combinatorial.gpu_work import gpu_argument
-from jigsaw_opt.solvers.bounds.combinatorial.resource_load import alike_jobs, resource_bounds
+from jigsaw_opt.solvers.bounds.combinatorial.resource_load import resource_bounds
 from jigsaw_opt.solvers.bounds.job_data import JobData
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
@@ -87,13 +88,8 @@ def _packed(workers: Iterable[_PackedWorker], resource: Resource, finite: bool) 
         counts[worker.load] += 1
     for own in facts.values():
         own["workers"] = [{"load": load, "count": count} for load, count in own["workers"].items()]
-    argument = {
-        "kind": "workers",
-        "resource": {**(resource.argument or {}), "capacity": resource.capacity},
-        "bins": bins,
-        "jobs": alike_jobs(facts),
-    }
-    told = argument if facts else {"kind": "none"}
+    argument = {"kind": "workers", "resource": resource.fact, "bins": bins, "jobs": alike_jobs(facts)}
+    told = argument if facts else NO_ARGUMENT
     return Bound(value, Proof(resource.reason, arithmetic, terms, (*facts,), resource.servers, argument=told))
 
 
