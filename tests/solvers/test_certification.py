@@ -29,7 +29,7 @@ RIGHT: Argument = {"kind": "test", "value": 1800}
 def own_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kind of argument that proves the value that it states."""
     kinds = {"test": lambda step, facts: step.integer("value"), "none": lambda step, facts: 0}
-    monkeypatch.setattr("jigsaw_opt.checking.proofs.arguments.kinds", lambda: kinds)
+    monkeypatch.setattr("jigsaw_opt.checking.proofs.arguments.kinds", lambda objective: kinds)
 
 
 def solved(
