@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
@@ -56,9 +57,31 @@ def values(rows: PlanRows, instance: Instance, plan: Plan, together: bool = Fals
             # The least number of periods after which a repetition of the other operation starts no sooner.
             turns = -(-(one - other) // plan.objective)
             found[name] = int(one <= other) if instance.horizon == "finite" else turns
+    _intervals(found, rows.names, instance, plan.objective)
     if together:
         found = _together(found, jobs)
     return [found.get(name, 0) for name in rows.names]
+
+
+def _intervals(found: dict[Name, int], names: Sequence[Name], instance: Instance, period: int) -> None:
+    """Add what memory intervals hold when blocks start, and the most of each slot; cyclic: with all of their copies."""
+    shapes, sums = {job.name: job.shape for job in instance.task_graph_jobs}, Counter[Name]()
+    for name in names:
+        if name[0] != "holds":
+            continue
+        _, job, i, v, k, x = name
+        shape = shapes[str(job)]
+        interval = shape.holds[int(str(v)) - 1]
+        moment = found["start", job, k, x]
+        start, end = found["start", job, i, interval.start], found["done", job, i, interval.end]
+        copies = int(start <= moment < end)
+        if instance.horizon == "cyclic":
+            copies = max(0, (moment - start) // period - (moment - end) // period)
+        found[name] = copies * interval.bytes
+        slot = interval.slot or next(block.slots[0] for block in shape.blocks if block.name == interval.start)
+        sums["peak", job, slot, k, x] += found[name]
+    for name, held in sums.items():
+        found[name[:3]] = max(found.get(name[:3], 0), held)
 
 
 def _start(operation: Name) -> Name:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -36,6 +37,17 @@ def test_the_optimum_of_task_graphs_is_proven(name: str) -> None:
     argument = prove_by_cases(instance, known.objective)
     assert argument is not None
     assert proven(ProofStep(argument, "$"), Facts(instance)) == known.objective
+
+
+def test_what_memory_intervals_hold_at_once_bounds_the_period() -> None:
+    instance = load("pipeline/tight-memory")
+    argument = prove_by_cases(instance, 300_000)
+    assert argument is not None
+    assert proven(ProofStep(argument, "$"), Facts(instance)) == 300_000
+    large = (replace(server, gpu_memory=2 * server.gpu_memory) for server in instance.cluster.servers)
+    with pytest.raises(ProofStepError):
+        ample = replace(instance, cluster=replace(instance.cluster, servers=tuple(large)))
+        proven(ProofStep(argument, "$"), Facts(ample))
 
 
 @pytest.mark.parametrize("goal", [GOALS[0], ("cyclic", "period")], ids=lambda goal: goal[1])

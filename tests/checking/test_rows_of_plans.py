@@ -70,6 +70,8 @@ def test_plans_of_random_task_graphs_keep_the_rows(seed: int) -> None:
         instance = random_task_graph_instance(seed, horizon, objective)
         if seed % 8:
             instance = draw.with_power_caps(instance, Random(seed))
+        elif horizon == "finite":
+            instance = draw.tight_instance(seed, objective, "task-graphs" if seed % 16 else "mixed")
         for method in ("greedy", "phased" if horizon == "finite" else "auto"):
             plan = solve(instance, method, **({} if method == "greedy" else {"work_limit": 0.02, "threads": 1})).plan
             if plan is not None:

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from jigsaw_opt import Options, Status, solve
+from jigsaw_opt import Options, solve
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem import (
     Cluster,
@@ -115,8 +115,12 @@ def test_links_that_a_route_policy_forbids() -> None:
 def test_only_holds_that_are_sure_count(edges: tuple[Edge, ...], fits: bool) -> None:
     blocks = tuple(TaskGraphBlock(name, ("p",), {"v": 1}) for name in "fg")
     shape = TaskGraph((Slot("p", GB),), blocks, (), edges, "none", (MemoryInterval("f", "g", 11 * GB),))
-    found = causes([TaskGraphJob("a", shape, 1)], Cluster((server(),)))
+    asked = TaskGraphJob("a", shape, 1)
+    found = causes([asked], Cluster((server(),)))
     assert fits == (not found)
+    if found:
+        solved = solve(Instance("i", Cluster((server(),)), {}, (asked,)), threads=1)
+        assert solved.verdict == "certified infeasible"
     assert all(carries(message, "2 GB", "wanted") for _, message in found)
 
 
@@ -153,7 +157,7 @@ def test_on_the_finite_horizon_the_job_without_a_plan_is_named(large: TaskGraphJ
     without = restrict(part, (0, 2, 3))
     assert [job.name for job in without.jobs] == ["b"] and len(without.task_graphs) == 2
     result = solve(asked, "cpsat", Options(threads=1))
-    assert result.status is Status.INFEASIBLE and result.conflicts == (conflict,)
+    assert result.verdict == "certified infeasible" and result.conflicts == (conflict,)
 
 
 def test_on_the_cyclic_horizon_the_fewest_jobs_without_a_plan_are_named() -> None:

@@ -11,7 +11,7 @@ from jigsaw_opt.checking.network import ExchangeTerms, RouteFinder
 from jigsaw_opt.checking.terms import transfer_duration
 from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.task_graph import TaskGraphJob, TaskGraphTransfer
+from jigsaw_opt.problem.task_graph import MemoryInterval, TaskGraphJob, TaskGraphTransfer
 
 
 class PlacedOperation(NamedTuple):
@@ -56,6 +56,11 @@ class TaskGraphFacts:
     def knows(self, slot: str, server: Server) -> bool:
         """Return whether each block that a slot takes part in has a duration on the GPUs of a server."""
         return all(server.gpu_type in self.job.shape.blocks[block].duration_us for block in self.blocks_of(slot))
+
+    def intervals_of(self, slot: str) -> list[tuple[int, MemoryInterval]]:
+        """Return the memory intervals of a slot that hold any bytes, with their numbers, from 1, in the task graph."""
+        every = enumerate(self.job.shape.holds, 1)
+        return [(v, i) for v, i in every if i.bytes and (i.slot or self.slots[self.number[i.start]][0]) == slot]
 
     def may_hold(self, slot: str, server: int) -> bool:
         """Return whether a slot may be on a server beside those of the job that have one."""

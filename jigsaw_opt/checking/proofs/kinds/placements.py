@@ -177,15 +177,12 @@ def _span_between_barriers(step: ProofStep, placement: Placement) -> int:
 def held_memory(step: ProofStep, placement: Placement) -> int:
     """Return the bound of what the memory intervals of a slot take for how long, in the memory that its GPU has."""
     job, slot = placement.slot(step, "slot", step.value("slot"))
-    shape = job.job.shape
     chains: dict[str, dict[int, int]] = {}
     held = list[tuple[int, int]]()
-    for interval in shape.holds:
-        start = job.number[interval.start]
-        if interval.bytes > 0 and (interval.slot or job.slots[start][0]) == slot:
-            if interval.start not in chains:
-                chains[interval.start] = job.longest_from(start)
-            held.append((interval.bytes, chains[interval.start].get(job.number[interval.end], 0)))
+    for _, interval in job.intervals_of(slot):
+        if interval.start not in chains:
+            chains[interval.start] = job.longest_from(job.number[interval.start])
+        held.append((interval.bytes, chains[interval.start].get(job.number[interval.end], 0)))
     held = [(size, length) for size, length in held if length]
     step.require(bool(held), "has no memory interval with a chain from its start to its end", "slot")
     unit = step.equal("unit", gcd(*(size for size, _ in held)), "the common divisor of their bytes")

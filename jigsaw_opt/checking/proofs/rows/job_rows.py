@@ -30,15 +30,16 @@ class TooManyRowsError(Exception):
 class ResourceUse(NamedTuple):
     """A block or transfer that may use a resource: numbers of variables.
 
-    `present`: 1 where it uses the resource. `order`: what its pairs are named by. `job`: number of its job.
+    `present`: 1 where it uses the resource. `order`: what its pairs are named by. `job`: number of its job. A job as a
+    whole has no `length`.
     """
 
     present: int
     start: int
     end: int
-    length: int
     order: tuple[object, ...]
     job: int
+    length: int = -1
 
 
 @dataclass
@@ -126,10 +127,9 @@ class JobRows:
         """Return the duration of a block on a GPU by level."""
         return self.terms.durations[self.cluster.servers[self.server_of[gpu]].gpu_type]
 
-    def as_a_whole(self, gpu: int) -> ResourceUse:
-        """Return the job as one operation on a GPU, from its begin to its end."""
-        block = self.blocks[1, gpu]
-        return block._replace(start=self.begins[0], end=self.ends[-1], order=(self.job.name,))
+    def as_a_whole(self, present: int) -> ResourceUse:
+        """Return the job as one operation, from its begin to its end, on a GPU where a variable is 1."""
+        return ResourceUse(present, self.begins[0], self.ends[-1], (self.job.name,), self.number)
 
     def _place(self) -> None:
         rows, job, servers = self.rows, self.job, self.cluster.servers
@@ -203,7 +203,7 @@ class JobRows:
                 rows.equal([(1, done), (-1, start), (-1, length)], 0)
                 rows.at_most([(1, begin), (-1, start)], 0)
                 rows.at_most([(1, done), (-1, end)], 0)
-            self.blocks[i, g] = ResourceUse(on, start, done, length, (name, i, where), self.number)
+            self.blocks[i, g] = ResourceUse(on, start, done, (name, i, where), self.number, length)
         for d in range(2, self.depth + 1):
             here = [self.levels[i, g][d - 1] for g in self.on]
             rows.at_most(here, self.repeats * self.most[d - 1])
@@ -330,7 +330,7 @@ class JobRows:
         for link, present in self.uses.items():
             for (i, b), (start, done, length) in self.transfers.items():
                 if self.shortest(b):
-                    yield link, ResourceUse(present, start, done, length, (self.job.name, i, b), self.number)
+                    yield link, ResourceUse(present, start, done, (self.job.name, i, b), self.number, length)
 
     def alike(self, g: int) -> list[tuple[int, int]]:
         """Return the variable `on` of a GPU and of the next one of its server."""
@@ -343,6 +343,6 @@ class JobRows:
         pairs = [zip(self.levels[i, g][:0:-1], self.levels[i, g + 1][:0:-1], strict=True) for i in self.iterations]
         return [(one, other) for levels in pairs for (_, one), (_, other) in levels]
 
-    def state(self, g: int) -> list[Term]:
-        """Return a term for the bytes that a worker always holds on a GPU."""
-        return [(self.terms.state_bytes, self.on[g])] if g in self.on else []
+    def bytes_on(self, g: int) -> list[tuple[int, int, int]]:
+        """Return a variable that is 1 where a worker is on a GPU, its state, and its least activations."""
+        return [(self.on[g], *self.facts.shared.least_bytes)] if g in self.on else []

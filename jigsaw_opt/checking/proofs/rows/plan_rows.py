@@ -41,8 +41,11 @@ def plan_rows(facts: Facts, limit: int, together: bool = False) -> PlanRows:
     orders = {} if together else _orders(rows, jobs, facts.finite, limit)
     _monotone(rows, orders, facts.finite)
     _alike(rows, jobs, facts.instance)
+    for each in () if together else jobs:
+        if isinstance(each, TaskRows):
+            each.add_intervals(orders)
     if facts.finite:
-        _apart(rows, jobs, limit)
+        _apart(rows, jobs, facts.instance, limit)
     else:
         _memory(rows, jobs, facts.instance)
     for licence, units in (facts.instance.cluster.licences or {}).items():
@@ -199,25 +202,27 @@ def _alike(rows: PlanRows, jobs: Sequence[_Rows], instance: Instance) -> None:
         first += server.gpus
 
 
-def _apart(rows: PlanRows, jobs: Sequence[_Rows], limit: int) -> None:
+def _apart(rows: PlanRows, jobs: Sequence[_Rows], instance: Instance, limit: int) -> None:
     """Let one of two jobs end before the other begins where a GPU has no memory for both (specification: memory)."""
     orders: dict[Name, int] = {}
-    for one, other in combinations([each for each in jobs if isinstance(each, JobRows) and each.facts.span], 2):
-        (state, held), (other_state, other_held) = one.facts.shared.least_bytes, other.facts.shared.least_bytes
-        need = state + other_state + max(held, other_held)
-        for g in one.on:
-            if g in other.on and need > one.cluster.servers[one.server_of[g]].gpu_memory:
-                _order(rows, orders, one.as_a_whole(g), other.as_a_whole(g), (0, 1), True, limit)
+    lasting = [each for each in jobs if isinstance(each, TaskRows) or each.facts.span]
+    memories = [server.gpu_memory for server in instance.cluster.servers for _ in range(server.gpus)]
+    for (one, other), (g, memory) in product(combinations(lasting, 2), enumerate(memories)):
+        for (a, state, held), (b, other_state, other_held) in product(one.bytes_on(g), other.bytes_on(g)):
+            if state + other_state + max(held, other_held) > memory:
+                _order(rows, orders, one.as_a_whole(a), other.as_a_whole(b), (0, 1), True, limit)
 
 
 def _memory(rows: PlanRows, jobs: Sequence[_Rows], instance: Instance) -> None:
     """Fit states and the largest activations of all workers into each GPU (specification: memory)."""
-    server_of = [s for s, server in enumerate(instance.cluster.servers) for _ in range(server.gpus)]
-    for g, s in enumerate(server_of):
-        memory = instance.cluster.servers[s].gpu_memory
+    memories = [server.gpu_memory for server in instance.cluster.servers for _ in range(server.gpus)]
+    for g, memory in enumerate(memories):
         largest = rows.variable(("activations", g), 0, memory)
-        rows.at_most([(1, largest), *(term for each in jobs for term in each.state(g))], memory)
+        states = [(state, present) for each in jobs for present, state, _ in each.bytes_on(g)]
+        rows.at_most([(1, largest), *states], memory)
         for each in jobs:
+            for on, peak in each.peaks_on(g) if isinstance(each, TaskRows) else ():
+                rows.at_most([(1, largest), *states, (1, peak), (max(memories), on)], memory + max(memories))
             if isinstance(each, JobRows) and g in each.on:
                 sizes = each.terms.activation_bytes
                 for i in each.iterations:

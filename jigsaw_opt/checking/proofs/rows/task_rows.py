@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import product
 from math import prod
 from typing import NamedTuple
 
 from jigsaw_opt.checking.proofs.facts.task_graphs import TaskGraphFacts
-from jigsaw_opt.checking.proofs.rows.job_rows import PlanRows, ResourceUse, Term
+from jigsaw_opt.checking.proofs.rows.job_rows import Name, PlanRows, ResourceUse, Term
 
 _MOST_SPREADS, _MOST_TRIED, _MOST_OPERATIONS, _MOST_USES = 200, 10_000, 1_000, 100_000
 
@@ -82,6 +82,7 @@ class TaskRows:
         self.uses: dict[tuple[int, int], int] = {}
         self.times: dict[tuple[int, int], tuple[int, int]] = {}
         self.lengths: list[int] = []
+        self.peaks: dict[str, int] = {}
         self._place(spreads)
         if not together:
             self._operations()
@@ -196,9 +197,12 @@ class TaskRows:
         return [self._use(i, x, present) for i in self.iterations for x in self.facts.blocks_of(slot)]
 
     def _use(self, i: int, x: int, present: int) -> ResourceUse:
-        return ResourceUse(
-            present, *self.times[i, x], self.lengths[x], (self.job.name, i, self.facts.names[x]), self.number
-        )
+        order = (self.job.name, i, self.facts.names[x])
+        return ResourceUse(present, *self.times[i, x], order, self.number, self.lengths[x])
+
+    def as_a_whole(self, present: int) -> ResourceUse:
+        """Return the job as one operation, from its begin to its end, on a GPU where a variable is 1."""
+        return ResourceUse(present, self.begins[0], self.ends[-1], (self.job.name,), self.number)
 
     def slot_uses(self) -> Iterator[list[ResourceUse]]:
         """Yield the blocks of each slot, which are on one GPU wherever that is."""
@@ -265,7 +269,48 @@ class TaskRows:
         """Return nothing, since slots have no levels."""
         return []
 
-    def state(self, g: int) -> list[Term]:
-        """Return terms that add up to the bytes that the job always holds on a GPU."""
+    def bytes_on(self, g: int) -> list[tuple[int, int, int]]:
+        """Return, of each slot, a variable that is 1 where it is on a GPU, its memory, and 0 for activations."""
         sizes = {slot.name: slot.memory for slot in self.job.shape.slots}
-        return [(sizes[slot], own[g]) for slot, own in self.on.items() if g in own]
+        return [(own[g], sizes[slot], 0) for slot, own in self.on.items() if g in own]
+
+    def peaks_on(self, g: int) -> list[tuple[int, int]]:
+        """Return, of each slot with memory intervals, a variable that is 1 where it is on a GPU, and their peak."""
+        return [(own[g], self.peaks[slot]) for slot, own in self.on.items() if g in own and slot in self.peaks]
+
+    def add_intervals(self, orders: Mapping[Name, int]) -> None:
+        """Add up what memory intervals of a slot hold at each start of a block, by the orders of its blocks."""
+        rows, servers = self.rows, self.facts.cluster.servers
+        most = max(server.gpu_memory for server in servers)
+        sizes = {slot.name: slot.memory for slot in self.job.shape.slots}
+        for slot, own in self.on.items():
+            held = self.facts.intervals_of(slot)
+            if not held:
+                continue
+            peak = self.peaks[slot] = rows.variable(("peak", self.job.name, slot), 0, most)
+            for k, x in product(self.iterations, dict.fromkeys(each.start for _, each in held)):
+                here = list[Term]()
+                for i in self.iterations if self.job.shape.barrier == "none" else (k,):
+                    for v, each in held:
+                        here.append((1, rows.variable(("holds", self.job.name, i, v, k, x), 0, most)))
+                        turns = self._turn(orders, (i, each.start), (k, x)), self._turn(orders, (k, x), (i, each.end))
+                        terms = [(-each.bytes * factor, order) for own_terms, _ in turns for factor, order in own_terms]
+                        copies = 1 - sum(more for _, more in turns)
+                        rows.at_most([*terms, (-1, here[-1][1])], -each.bytes * copies)
+                rows.at_most([*here, (-1, peak)], 0)
+            if self.finite:
+                rooms = [(-servers[self.gpus[g][1]].gpu_memory, on) for g, on in own.items()]
+                rows.at_most([(1, peak), *rooms], -sizes[slot])
+
+    def _turn(self, orders: Mapping[Name, int], one: tuple[int, str], other: tuple[int, str]) -> tuple[list[Term], int]:
+        """Return terms and a number that add up to how many periods later the other block starts no sooner.
+
+        Finite: whether it starts sooner.
+        """
+        if one == other:
+            return [], 0
+        forward = ("order", self.job.name, *one, self.job.name, *other)
+        if forward in orders:
+            return ([(-1, orders[forward])], 1) if self.finite else ([(1, orders[forward])], 0)
+        backward = orders["order", self.job.name, *other, self.job.name, *one]
+        return ([(1, backward)], 0) if self.finite else ([(-1, backward)], 1)
