@@ -45,6 +45,7 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.system.hardware import hardware
+from jigsaw_opt.system.interrupts import INTERRUPTED
 from jigsaw_opt.text import counted
 
 _LOGGER = logging.getLogger(__name__)
@@ -154,9 +155,10 @@ def record(chosen: Sequence[str], solver: str, options: Options, path: Path = BE
             _LOGGER.info("%-32s left out: %s", name, error)
             continue
         old = read_best_known(path).get(name)
-        result = certify(instance, result, options.time_limit)
+        result = certify(instance, result, options.time_limit, options.cancel)
         new = of_result(result, instance_sha256(instance))
         _tell(name, result.objective, old, store(name, new, result.plan, path, plans, result.bound_proof))
+        _go_on(result)
 
 
 def prove(chosen: Sequence[str], seconds: float, path: Path = BEST_KNOWN, plans: Path = DATA) -> None:
@@ -171,6 +173,13 @@ def prove(chosen: Sequence[str], seconds: float, path: Path = BEST_KNOWN, plans:
         new = of_result(replace(found, seconds=monotonic() - began), old.instance_sha256)
         best = store(name, new, None, path, plans, found.bound_proof)
         _LOGGER.info("%-32s bound %s, certified %s", name, best.bound, best.certified_bound)
+        _go_on(found)
+
+
+def _go_on(result: Result) -> None:
+    """Raise where a signal has ended a search, whose result is kept."""
+    if result.stopped_by is StoppedBy.INTERRUPT:
+        raise KeyboardInterrupt
 
 
 def submit(
@@ -240,6 +249,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except JigsawError as error:
         _LOGGER.error("%s", error)
         return error.exit_code
+    except KeyboardInterrupt:
+        _LOGGER.error("interrupted: what was found before is kept")
+        return INTERRUPTED
     return 0
 
 

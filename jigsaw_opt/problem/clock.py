@@ -25,14 +25,16 @@ class Clock:
 
     `seconds`: seconds of wall-clock time from now on, or None for no limit. `cancel`: ends the time when it is set.
     `grace`: seconds after the limit, or after the cancel is noticed, for which work still goes on: a first plan that is
-    nearly there is worth more than none.
+    nearly there is worth more than none. `outer`: a clock that this one is over with, or None.
     """
 
-    def __init__(self, seconds: float | None, cancel: threading.Event, grace: float = 0.0) -> None:
+    def __init__(
+        self, seconds: float | None, cancel: threading.Event, grace: float = 0.0, outer: Clock | None = None
+    ) -> None:
         self.started = time.monotonic()
         self._end = self._last = math.inf if seconds is None else self.started + seconds + grace
         self._without_plan = math.inf
-        self._cancel, self._grace = cancel, grace
+        self._cancel, self._grace, self._outer = cancel, grace, outer
 
     @property
     def left(self) -> float:
@@ -54,7 +56,7 @@ class Clock:
         now = time.monotonic()
         if self._cancel.is_set():
             self._end = min(self._end, now + self._grace)
-        return now >= min(self._end, self._without_plan)
+        return now >= min(self._end, self._without_plan) or (self._outer is not None and self._outer.over)
 
 
 _clock: ContextVar[Clock | None] = ContextVar("jigsaw_clock", default=None)
@@ -68,6 +70,11 @@ def limited(clock: Clock) -> Iterator[None]:
         yield
     finally:
         _clock.reset(token)
+
+
+def within(seconds: float) -> Clock:
+    """Return a clock that is over after so many seconds, or as soon as the one at hand is."""
+    return Clock(min(left(), seconds), threading.Event(), outer=_clock.get())
 
 
 def current() -> Clock | None:

@@ -25,6 +25,7 @@ from jigsaw_opt.solvers.infeasibility.refutation import quick_refutations, refut
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy, proof_by, proof_of
 from jigsaw_opt.solvers.solve_state.proofs import NO_BOUND
+from jigsaw_opt.system.interrupts import on_interrupt
 
 _MORE_SECONDS, _MORE_SHARE = 0.25, 0.02
 """Time for the check after the time limit, in seconds and as a share of the limit: less than a solve may be late."""
@@ -50,8 +51,7 @@ def certified(instance: Instance, result: Result, started: float, options: Optio
     result, fault = replace(result, bound_proof=None), None
     with suppress(OutOfTimeError, TooLargeError), clock.limited(limit):
         if result.status is Status.INFEASIBLE:
-            quick = clock.Clock(min(clock.left(), _QUICK_SECONDS), Event())
-            with suppress(OutOfTimeError), clock.limited(quick):
+            with suppress(OutOfTimeError), clock.limited(clock.within(_QUICK_SECONDS)):
                 result = _refuted(instance, result, quick_refutations(instance, result.conflicts))
             if result.certified:
                 return result
@@ -71,7 +71,7 @@ def certified(instance: Instance, result: Result, started: float, options: Optio
 
 
 @typed
-def certify(instance: Instance, result: Result, seconds: float | None = None) -> Result:
+def certify(instance: Instance, result: Result, seconds: float | None = None, cancel: Event | None = None) -> Result:
     """Search for a proof of a result that anybody can check, where it has none: of its bound, or that there is no plan.
 
     Parameters
@@ -82,29 +82,41 @@ def certify(instance: Instance, result: Result, seconds: float | None = None) ->
         A result of `solve`.
     seconds
         Limit of the search; None for a limit of its work alone.
+    cancel
+        Set by another thread, it ends the search; so does a first Ctrl-C or SIGTERM in the main thread.
 
     Returns
     -------
     Result
         It has the best ``bound_proof`` that was found: that there is no plan where its status is ``infeasible``; else
         of its bound, of a lesser one, or at least that of 0. If more than its bound is proven, that is its bound.
-        ``proof`` and ``bound_by`` name what was found for the bound.
+        ``proof`` and ``bound_by`` name what was found for the bound. Where the search was ended before it found a
+        proof of the bound, ``stopped_by`` is ``interrupt``.
     """
-    if result.certified:
-        return result
+    cancel = cancel or Event()
     left = min(clock.left(), math.inf if seconds is None else seconds)
-    with suppress(OutOfTimeError, TooLargeError), clock.limited(clock.Clock(left, Event(), _MORE_SECONDS)):
-        if result.status is Status.INFEASIBLE:
-            end, work = monotonic() + left, _WORK if left == math.inf else left
-            found = refutations(instance, result.conflicts, work, lambda: monotonic() >= end)
-            result = _refuted(instance, result, found)
-        for bound in () if result.status is Status.INFEASIBLE else _arguable(instance, result, left):
-            least = result.certified_bound
-            if (least is None or least < bound.value) and is_certified(instance, bound):
-                result = _with_proof(result, bound, proof_of(instance, bound))
+    limit = clock.Clock(left, cancel, _MORE_SECONDS, clock.current())
+    with on_interrupt(cancel.set), suppress(OutOfTimeError, TooLargeError), clock.limited(limit):
+        for found in _more_certified(instance, result, left):
+            result = found
             if result.certified:
                 return result
-    return replace(result, bound_proof=result.bound_proof or proof_of(instance, NO_BOUND))
+    result = replace(result, bound_proof=result.bound_proof or proof_of(instance, NO_BOUND))
+    return replace(result, stopped_by=StoppedBy.INTERRUPT) if cancel.is_set() and not result.failure else result
+
+
+def _more_certified(instance: Instance, result: Result, seconds: float) -> Iterator[Result]:
+    """Yield a result, and then with each better proof that is found."""
+    yield result
+    if result.status is Status.INFEASIBLE:
+        work, is_over = _WORK if seconds == math.inf else seconds, partial(_is_over, monotonic() + seconds)
+        yield _refuted(instance, result, refutations(instance, result.conflicts, work, is_over))
+        return
+    for bound in _arguable(instance, result, seconds):
+        least = result.certified_bound
+        if (least is None or least < bound.value) and is_certified(instance, bound):
+            result = _with_proof(result, bound, proof_of(instance, bound))
+            yield result
 
 
 def _arguable(instance: Instance, result: Result, seconds: float) -> Iterator[Bound]:
@@ -124,11 +136,11 @@ def _arguable(instance: Instance, result: Result, seconds: float) -> Iterator[Bo
         yield Bound(value, Proof(f"no plan is left in any case of a tree below {value}", argument=argument))
     end += seconds / 2
     work = _WORK if seconds == math.inf else seconds
-    yield from reversed([*stronger_bounds(operations, instant[-1].value, work, lambda: monotonic() >= end)])
+    yield from reversed([*stronger_bounds(operations, instant[-1].value, work, partial(_is_over, end))])
 
 
 def _is_over(end: float) -> bool:
-    return monotonic() >= end
+    return monotonic() >= end or clock.left() <= 0.0
 
 
 def is_certified(instance: Instance, bound: Bound) -> bool:
@@ -137,7 +149,7 @@ def is_certified(instance: Instance, bound: Bound) -> bool:
 
 
 def _is_right(instance: Instance, proof: BoundProof | None) -> bool:
-    with suppress(OutOfTimeError), clock.limited(clock.Clock(min(clock.left(), _CHECK_SECONDS), Event())):
+    with suppress(OutOfTimeError), clock.limited(clock.within(_CHECK_SECONDS)):
         return proof is not None and check_proof(instance, proof) is None
     return False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from jigsaw_opt.checking.proofs import ProofFault, check_proof
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import instance_sha256, save_plan, save_proof
 from jigsaw_opt.instances import load
-from jigsaw_opt.problem import Instance, Plan
+from jigsaw_opt.problem import Instance, Plan, clock
 from jigsaw_opt.problem.bound_proof import BoundProof
 from jigsaw_opt.solvers.solve import solve
 from tests.refusals import ends
@@ -158,6 +159,24 @@ def test_solve_writes_a_proof_that_check_accepts(tmp_path: Path, capsys: pytest.
     assert (told["status"], told["verdict"], told["certified_bound"]) == ("optimal", "certified optimal", 3415)
     assert main(["check", "tiny/000", str(plan), "--proof", str(proof)]) == 0
     assert capsys.readouterr().out == "correct; certified optimal\n"
+
+
+def test_a_signal_ends_the_search_for_a_proof_and_both_files_are_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ortools")
+
+    def search(*_: object) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        while True:
+            clock.check_deadline()
+
+    monkeypatch.setattr("jigsaw_opt.solvers.certification.prove_by_cases", search)
+    plan, proof = tmp_path / "plan.json", tmp_path / "proof.json"
+    made = ["solve", "tiny/000", "--work-limit", "5", "--threads", "1", "-o", str(plan), "--proof", str(proof)]
+    assert main(made) == 130
+    assert f"interrupted: the best plan so far has 3415, in {plan}" in capsys.readouterr().err
+    assert main(["check", "tiny/000", str(plan), "--proof", str(proof)]) == 0
 
 
 def test_solve_says_where_a_proof_falls_short(

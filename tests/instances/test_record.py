@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from jigsaw_opt.errors import CheckFailedError, JigsawError
 from jigsaw_opt.instances import BestKnown, RecordedRun, best_known, best_plan, load
 from jigsaw_opt.instances.catalogue import plan_path, proof_path, read_best_known
 from jigsaw_opt.instances.record import main, merge, of_result, prove, record, store, submit
+from jigsaw_opt.problem import Instance, clock
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
 from tests.refusals import refuses
@@ -109,6 +111,27 @@ def test_proofs_of_recorded_bounds_are_searched_and_kept(tmp_path: Path, caplog:
     assert read_best_known(path) == {"tiny/001": best}
     proof = load_proof(proof_path("tiny/001", tmp_path))
     assert proof.bound == best.bound and check_proof(load("tiny/001"), proof) is None
+
+
+def test_after_a_signal_no_more_proofs_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    searched = []
+
+    def search(instance: Instance, *_: object) -> None:
+        searched.append(instance.name)
+        signal.raise_signal(signal.SIGINT)
+        while True:
+            clock.check_deadline()
+
+    monkeypatch.setattr("jigsaw_opt.solvers.certification.prove_by_cases", search)
+    path, names = tmp_path / "best_known.json", ["tiny/000", "tiny/001"]
+    for name in names:
+        best = best_known(name)
+        assert best is not None
+        store(name, replace(best, certified_bound=0), None, path, tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        prove(names, 10.0, path, tmp_path)
+    kept = read_best_known(path)["tiny/000"].certified_bound
+    assert searched == ["tiny-000"] and 0 < kept == load_proof(proof_path("tiny/000", tmp_path)).bound
 
 
 def test_a_larger_bound_that_is_found_with_its_proof_is_recorded(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import jigsaw_opt as jo
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.calendar import Calendar, union
-from jigsaw_opt.problem.clock import Clock, check_deadline, checking_deadline, current, in_context, limited
+from jigsaw_opt.problem.clock import Clock, check_deadline, checking_deadline, current, in_context, limited, within
 from jigsaw_opt.problem.data_table import DataTable
 
 
@@ -152,6 +152,16 @@ def test_hole_is_the_whole_free_time_around_the_first_free_moment(seed: int) -> 
             assert start <= first < end
             assert not table.at(start, end) & table.busy
             assert table.at(start - 1, start) <= table.busy and table.at(end, end + 1) <= table.busy
+
+
+def test_a_clock_within_another_is_over_with_it_and_keeps_its_grace() -> None:
+    cancel = threading.Event()
+    with limited(Clock(None, cancel, grace=3600.0)), limited(within(1800.0)):
+        cancel.set()
+        check_deadline()
+    for outer in (over(), Clock(None, cancel)):
+        with pytest.raises(OutOfTimeError), limited(outer), limited(within(3600.0)):
+            check_deadline()
 
 
 def test_intervals_that_overlap_or_meet_become_one() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -185,6 +186,28 @@ def test_a_check_without_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) 
     assert certification.is_certified(tiny, best)
     monkeypatch.setattr(certification, "_CHECK_SECONDS", 0.0)
     assert not certification.is_certified(tiny, best)
+
+
+def test_a_signal_ends_a_search_for_a_proof_and_leaves_the_best_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def search(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        while True:
+            clock.check_deadline()
+
+    monkeypatch.setattr(certification, "prove_by_cases", search)
+    tiny = load("tiny/044")
+    found = certify(tiny, Result(Status.UNKNOWN, StoppedBy.TIME, None, 1274, None))
+    assert found.stopped_by is StoppedBy.INTERRUPT
+    assert found.bound_proof is not None and 1100 < found.bound_proof.bound < 1274
+    done = certify(tiny, replace(found, stopped_by=StoppedBy.TIME, bound=found.bound_proof.bound))
+    assert done.certified and done.stopped_by is StoppedBy.TIME
+
+
+def test_a_search_for_a_proof_that_is_cancelled_checks_what_is_there() -> None:
+    cancel = threading.Event()
+    cancel.set()
+    found = certify(load("tiny/044"), Result(Status.UNKNOWN, StoppedBy.TIME, None, 10**6, None), cancel=cancel)
+    assert found.stopped_by is StoppedBy.INTERRUPT and found.bound_proof is not None and found.bound_proof.bound > 0
 
 
 def test_a_search_for_a_proof_finds_that_the_objective_is_optimal() -> None:

@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments,
         options,
         lambda report: solve(instance, arguments.solver, options, start=old, fix=fix, on_event=report),
-        lambda result: _finish(instance, arguments, result),
+        lambda result: _finish(instance, arguments, options, result),
         options.time_limit,
     )
 
@@ -178,7 +178,7 @@ def _params(path: Path | None) -> SearchParams | None:
                 note(f"warning: {warning.message}")
 
 
-def _finish(instance: Instance, arguments: argparse.Namespace, result: Result) -> int:
+def _finish(instance: Instance, arguments: argparse.Namespace, options: Options, result: Result) -> int:
     from jigsaw_opt.documents import save_plan
 
     if result.plan is not None and result.plan.is_phased and arguments.solver == "auto":
@@ -186,7 +186,7 @@ def _finish(instance: Instance, arguments: argparse.Namespace, result: Result) -
     if result.plan is not None and arguments.output is not None:
         save_plan(result.plan, arguments.output)
     if arguments.proof is not None:
-        result = _with_proof(instance, result, arguments)
+        result = _with_proof(instance, result, arguments, options)
     _print(instance, result, arguments)
     if arguments.timeline and result.plan is not None and not arguments.json:
         _print_timeline(instance, result, result.plan)
@@ -194,14 +194,13 @@ def _finish(instance: Instance, arguments: argparse.Namespace, result: Result) -
     return _exit_code(result, arguments.output)
 
 
-def _with_proof(instance: Instance, result: Result, arguments: argparse.Namespace) -> Result:
+def _with_proof(instance: Instance, result: Result, arguments: argparse.Namespace, options: Options) -> Result:
     """Write the best proof that there is, after a search for one where only an engine has proven the bound."""
     from jigsaw_opt.documents import save_plan, save_proof
     from jigsaw_opt.solvers.certification import certify
 
-    limit = arguments.time_limit
-    left = 0.0 if result.stopped_by == "interrupt" else None if limit is None else max(0.0, limit - result.seconds)
-    before, result = result, certify(instance, result, left)
+    left = None if options.time_limit is None else max(0.0, options.time_limit - result.seconds)
+    before, result = result, certify(instance, result, left, options.cancel)
     proof = result.bound_proof
     if proof is not None:
         save_proof(proof, arguments.proof)
