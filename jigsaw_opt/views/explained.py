@@ -65,16 +65,10 @@ _MOST_STEPS = 50_000
 _MOST_WAITS = 5
 
 
-def bound_text(objective: str, bound: Bound | ReportedBound, searched: int = 0) -> str:
-    """Return why no plan is better than a bound, in words with durations that people read.
-
-    `searched`: what the solver of a plan has proven by its search; told first where it is more.
-    """
+def bound_text(objective: str, bound: Bound | ReportedBound) -> str:
+    """Return why no plan is better than a bound, in words with durations that people read."""
     proof = bound.proof
-    lead = _lead(objective, bound.value)
-    if searched > bound.value:
-        less = f"What adds up proves less: {lead[:1].lower()}{lead[1:]}"
-        lead = f"{_lead(objective, searched)}: its solver proved that by search. {less}"
+    lead = _LEADS[objective].format(_amount(bound.value, "weight * us" if objective == _SUM else "us"))
     kind = (
         f" Kind of bound: {printable(proof.relaxation).replace('_', ' ').replace('gpu', 'GPU')}."
         if proof.relaxation
@@ -85,8 +79,9 @@ def bound_text(objective: str, bound: Bound | ReportedBound, searched: int = 0) 
     return f"{lead}.{kind} {sentence[:1].upper()}{sentence[1:]}{': ' if why else ''}{why}."
 
 
-def _lead(objective: str, value: int) -> str:
-    return _LEADS[objective].format(_amount(value, "weight * us" if objective == _SUM else "us"))
+def claim_text(claimed: int, proven: int) -> str:
+    """Return that a plan file claims a larger bound than what is proven here; empty where it claims none."""
+    return f"The plan file claims a bound of {claimed:,}, which was not checked." if claimed > proven else ""
 
 
 def calculation(objective: str, proof: Proof) -> str:
@@ -179,14 +174,14 @@ def trust_text(bound: ReportedBound) -> str:
     return f"It rests on the word of {bound.proof.engine or 'its relaxation'}: there is no proof that was checked."
 
 
-def told_proof(objective: str, bound: ReportedBound, searched: int) -> dict[str, object]:
+def told_proof(objective: str, bound: ReportedBound, claimed: int) -> dict[str, object]:
     """Return the sentences of a bound, its calculation, and what it rests on by name, as the page takes them.
 
-    `searched` is the bound that the solver of the plan has proven.
+    `claimed` is the bound that the plan file states.
     """
     proof = bound.proof
     names = {"jobs": proof.jobs, "servers": proof.servers, "links": proof.links}
-    text = f"{bound_text(objective, bound, searched)} {trust_text(bound)}"
+    text = f"{bound_text(objective, bound)} {trust_text(bound)} {claim_text(claimed, bound.value)}".rstrip()
     told = {"text": text, "calculation": calculation(objective, proof)}
     return told | {key: list(map(printable, name)) for key, name in names.items()}
 

@@ -45,16 +45,17 @@ def timeline_data(picture: Picture) -> dict[str, object]:
 
 
 def _head(picture: Picture) -> dict[str, object]:
-    """Return what both pages tell of a plan as a whole."""
+    """Return what both pages tell of a plan as a whole: proven is what was proven here, whatever its file claims."""
     plan, instance, proven = picture.plan, picture.instance, picture.proven
     best = 0 if proven is None else proven.value
     reached = "certified optimal" if proven and proven.certified else "optimal"
+    claimed = f"{plan.status} by the plan file, not checked" if plan.status == "optimal" else plan.status
     return {
         "name": printable(instance.name),
-        "status": reached if proven and best >= plan.objective else plan.status,
+        "status": reached if proven and best >= plan.objective else claimed,
         "objective": plan.objective,
         "objectiveName": instance.objective,
-        "bound": max(plan.bound, best) or None,
+        "bound": best or None,
         "proof": None if proven is None else told_proof(instance.objective, proven, plan.bound),
         "solver": printable(str(plan.solver.get("name", ""))),
         "facts": _facts(picture),

@@ -154,7 +154,8 @@ def _label(axes: Axes, picture: Picture, unit: int, unit_name: str) -> None:
     axes.set_ylim(len(shown) - 0.5, -0.5)
     axes.set_xlim(0, max(1, picture.end_us) / unit)
     axes.set_xlabel(unit_name)
-    title = f"{label(picture.instance.name)}: objective {plan.objective}, bound {plan.bound} ({plan.status})"
+    claimed = f"the plan file claims a bound of {plan.bound} ({plan.status})"
+    title = f"{label(picture.instance.name)}: objective {plan.objective}; {claimed}"
     filled = picture.filled
     axes.set_title(title if filled is None else f"{title}, {100 * filled:.1f} % of holes filled", fontsize=10)
     if plan.is_phased:

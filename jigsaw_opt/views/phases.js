@@ -116,7 +116,8 @@ function drawScale() {
 $("name").textContent = data.name;
 for (const order of Object.keys(ORDERS)) $("order").append(element("option", order));
 const gap = data.objective > (data.bound ?? 0) ? 100 * (data.objective - (data.bound ?? 0)) / data.objective : 0;
-for (const [name, text] of [["whole plan:", data.objectiveName.replaceAll("_", " ") + " " + span(data.objective)], ["bound", span((data.bound ?? 0))], ["gap", gap.toFixed(2) + " %"], ["status", data.status], ["solver", data.solver], ["jobs", data.jobs.length], ["phases", data.phases.length], ...data.facts]) {
+const proven = data.bound === null ? [] : [["bound", span(data.bound)], ["gap", gap.toFixed(2) + " %"]];
+for (const [name, text] of [["whole plan:", data.objectiveName.replaceAll("_", " ") + " " + span(data.objective)], ...proven, ["status", data.status], ["solver", data.solver], ["jobs", data.jobs.length], ["phases", data.phases.length], ...data.facts]) {
   const part = element("span", name + " ");
   part.append(element("b", text)); $("about").append(part);
 }

@@ -120,6 +120,31 @@ def test_a_proof_is_told_where_its_plan_is_explained_and_drawn(
     assert main(["explain", *pair, *given]) == main(["plot", *pair, *given, "-o", str(page)]) == 7
 
 
+def test_what_a_plan_file_claims_of_its_bound_is_not_told_as_proven(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jigsaw_opt.solvers.explanation.in_words.stronger_bounds", lambda *_: ())
+    instance = load("tiny/004")
+    plan = solve(instance, "greedy", threads=1).plan
+    assert plan is not None and plan.bound < plan.objective
+    forged, given, page = tmp_path / "plan.json", tmp_path / "proof.json", tmp_path / "page.html"
+    save_plan(replace(plan, bound=plan.objective, status="optimal"), forged)
+    save_proof(BoundProof(instance.name, instance_sha256(instance), instance.objective, 0, {"kind": "none"}), given)
+    claim = f"The plan file claims a bound of {plan.objective:,}, which was not checked."
+    for with_proof, least in ((["--proof", str(given)], 0), ([], plan.bound)):
+        assert main(["explain", "tiny/004", str(forged), *with_proof]) == 0
+        told = capsys.readouterr().out
+        assert told.endswith(f"The plan has {plan.objective:,}; the bound proven here is {least:,}. {claim}\n")
+        assert "is optimal" not in told
+        assert main(["explain", "tiny/004", str(forged), *with_proof, "--json"]) == 0
+        bound = json.loads(capsys.readouterr().out)["bound"]
+        assert (bound["value"], bound["of_plan"]) == (least, plan.objective)
+        assert main(["plot", "tiny/004", str(forged), *with_proof, "-o", str(page)]) == 0
+        shown = embedded(page.read_text())
+        assert (shown["status"], shown["bound"]) == ("optimal by the plan file, not checked", least or None)
+        assert shown["proof"]["text"].endswith(claim)
+
+
 def test_a_proof_of_a_phased_plan_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     instance = load("tiny/000")
     plan = solve(instance, "phased", time_limit=5, threads=1).plan

@@ -16,7 +16,7 @@ from jigsaw_opt.solvers.explanation.changes import JobChange
 from jigsaw_opt.solvers.explanation.in_words import folded
 from jigsaw_opt.solvers.explanation.stretches import JobStretches, PhaseTime, Stretch
 from jigsaw_opt.text import called, counted, printable
-from jigsaw_opt.views.explained import TITLES, bound_text, calculation, trust_text, wait_text
+from jigsaw_opt.views.explained import TITLES, bound_text, calculation, claim_text, trust_text, wait_text
 
 _LINES = 40
 _MOST_WAITS = 10
@@ -157,13 +157,11 @@ def _print_bound(explanation: Explanation) -> None:
     """Print what is proven of the plan and why, in a few sentences."""
     instance, plan, reason = explanation.instance, explanation.plan, explanation.bound()
     exact = calculation(instance.objective, reason.proof)
-    told = bound_text(instance.objective, reason, plan.bound)
+    told = bound_text(instance.objective, reason)
     print(told + (f" Exactly: {exact}." if exact else "") + f" {trust_text(reason)}")
-    best = max(plan.bound, reason.value)
-    print(
-        f"The plan has {plan.objective:,}"
-        + (": it is optimal." if plan.objective == best else f"; the bound is {best:,}.")
-    )
+    optimal = plan.objective == reason.value
+    verdict = ": it is optimal." if optimal else f"; the bound proven here is {reason.value:,}."
+    print(f"The plan has {plan.objective:,}{verdict} {claim_text(plan.bound, reason.value)}".rstrip())
 
 
 def _print_phases_overview(*jobs: JobStretches) -> None:
