@@ -171,14 +171,21 @@ def unwritable(path: Path, error: OSError | ValueError) -> JigsawError:
     return UsageError(told, code="unwritable", path=str(path))
 
 
-def require_writable(path: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str] | None] = ()) -> None:
+def require_writable(
+    path: str | os.PathLike[str],
+    inputs: Iterable[str | os.PathLike[str] | None] = (),
+    outputs: Iterable[str | os.PathLike[str] | None] = (),
+) -> None:
     """Refuse an output file that cannot be written, before any work is done for it.
 
     `inputs`: files that must not be overwritten; a name of no file, as that of a bundled instance, is left out.
+    `outputs`: other files that will be written, whether they are there or not.
     """
     target = Path(path)
     try:
-        why = _obstacle(target) or next((f"it is the input {one}" for one in inputs if _same_file(target, one)), None)
+        taken = [f"it is the input {one}" for one in inputs if _same_file(target, one)]
+        taken += [f"it is the output {one}, too" for one in outputs if _will_be_same_file(target, one)]
+        why = _obstacle(target) or next(iter(taken), None)
     except (OSError, ValueError) as error:
         why = reason_of(error)
     if why is not None:
@@ -344,3 +351,10 @@ def _same_file(target: Path, other: str | os.PathLike[str] | None) -> bool:
         return other is not None and target.is_file() and target.samefile(other)
     except (OSError, ValueError):
         return False
+
+
+def _will_be_same_file(target: Path, other: str | os.PathLike[str] | None) -> bool:
+    """Return whether both are one regular file once they are written."""
+    if _mode_of(target) is not None:
+        return _same_file(target, other)
+    return other is not None and os.path.realpath(target) == os.path.realpath(other)

@@ -216,6 +216,9 @@ def test_solve_says_where_a_proof_falls_short(
     assert "optimal (by CP-SAT)" in printed.out
     assert main(["check", "tiny/000", "--proof", str(proof)]) == 0
     ends("2: not-together --proof", "solve", "tiny/000", "--per-progress", "--proof", proof)
+    for same in (proof, tmp_path / "new", tmp_path / "made" / "new"):
+        ends(f"2: unwritable {same}", "solve", "tiny/000", "-o", same, "--proof", same)
+    assert [*tmp_path.iterdir()] == [proof]
     proof.unlink()
     ends("2: unknown-name method", "solve", "tiny/000", "--solver", "none", "--proof", proof)
     assert not proof.exists()

@@ -149,6 +149,17 @@ def test_an_input_is_not_overwritten_by_whatever_name(here: Path) -> None:
     require_writable("other", ["input", "x" * 300, "a\0b"])
 
 
+def test_two_outputs_are_not_one_file_by_whatever_name(here: Path) -> None:
+    (here / "link").symlink_to("file")
+    for _ in range(2):
+        for name in ("file", "./file", "link", here / "file"):
+            with misuse(f"unwritable {Path(name)}", naming=["output", "link"]):
+                require_writable(name, outputs=["other", None, "link"])
+        require_writable("link", outputs=["other"])
+        (here / "file").touch()
+    require_writable("/dev/null", outputs=["/dev/null"])
+
+
 def test_a_file_that_is_mounted_is_written_in_its_place(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "file").write_bytes(b"a longer old text")
 

@@ -101,17 +101,17 @@ def goes_on_from(path: Path) -> None:
         keeps(printable(f"what was kept before in {path} stays; the same command goes on"))
 
 
-def require_output(path: Path | None, *inputs: str | Path | None) -> None:
+def require_output(path: Path | None, *inputs: str | Path | None, outputs: Sequence[Path | None] = ()) -> None:
     """Refuse an output file that cannot be written, before any work is done for it.
 
-    `path`: the file, or None for standard output.
+    `path`: the file, or None for standard output. `outputs`: the other files of the command.
     """
     if path == Path("-"):
         raise UsageError("'-' is standard output, and this goes to a file: name one", code="unwritable", path="-o")
     if path is not None:
         from jigsaw_opt.documents import require_writable
 
-        require_writable(path, inputs)
+        require_writable(path, inputs, outputs)
 
 
 def emit(data: bytes, path: Path | None) -> None:

@@ -75,9 +75,10 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.solvers.solve import solve
 
     # To put a new plan in the place of the old one is what --warm may be for.
-    require_output(arguments.output, arguments.instance)
-    require_output(arguments.chosen_instance, arguments.instance, arguments.output)
-    require_output(arguments.proof, arguments.instance, arguments.warm, arguments.output)
+    read = arguments.instance, arguments.params
+    require_output(arguments.output, *read)
+    require_output(arguments.chosen_instance, *read, outputs=[arguments.output])
+    require_output(arguments.proof, *read, arguments.warm, outputs=[arguments.output])
     _require_together(arguments)
     options = _options(arguments)
     instance = instance_from(arguments.instance)
@@ -110,9 +111,6 @@ def _require_together(arguments: argparse.Namespace) -> None:
     if arguments.per_progress and arguments.output and not arguments.chosen_instance:
         told = "with --per-progress the plan is one of the instance with what was chosen: give --chosen-instance FILE"
         raise missing_option("--chosen-instance", f"{told} beside -o")
-    outputs = [path.resolve() for path in (arguments.output, arguments.chosen_instance) if path]
-    if len(set(outputs)) < len(outputs):
-        raise not_together("--chosen-instance", "-o and --chosen-instance name one file")
     for name in ("chosen_instance", "offer_exchange"):
         if getattr(arguments, name) and not arguments.per_progress:
             raise missing_option(option_of(name), f"{option_of(name)} goes together with --per-progress")

@@ -34,8 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.instances.sources import instance_from
     from jigsaw_opt.planning.fill import fill
 
-    require_output(arguments.output, arguments.instance, arguments.plan)
-    require_output(arguments.plan, arguments.instance, arguments.output)
+    require_output(arguments.output, arguments.instance)
+    require_output(arguments.plan, arguments.instance, outputs=[arguments.output])
     names = [name.strip() for group in arguments.foreground for name in group.split(",")]
     options, least = effort(arguments), dict(map(_rate, arguments.least))
     found = fill(instance_from(arguments.instance), names, options, slowdown=arguments.slowdown, least=least)

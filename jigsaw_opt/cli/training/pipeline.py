@@ -112,10 +112,9 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.planning.pipeline.pipeline import pipeline
     from jigsaw_opt.problem.measured.layers import LayerGraph
 
-    read = [arguments.partition]
-    for path in (arguments.output, arguments.plan, arguments.cuts):
-        require_output(path, *read)
-        read.append(path)
+    written = (arguments.output, arguments.plan, arguments.cuts)
+    for at, path in enumerate(written):
+        require_output(path, arguments.partition, outputs=written[:at])
     if arguments.into is not None:
         require_none(arguments, "with --into, there is no plan before `jigsaw solve`", "plan")
         if arguments.output is None:

@@ -33,8 +33,8 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.instances.sources import instance_from
     from jigsaw_opt.planning.shifts.comparison import compare
 
-    require_output(arguments.output, arguments.instance, arguments.best_plan)
-    require_output(arguments.best_plan, arguments.instance, arguments.output)
+    require_output(arguments.output, arguments.instance)
+    require_output(arguments.best_plan, arguments.instance, outputs=[arguments.output])
     instance = instance_from(arguments.instance)
     plans = [checked_plan(arguments.instance, path)[1] for path in arguments.plan]
     options = effort(arguments)
