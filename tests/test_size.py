@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 CODE = {
-    "checking": (3_987, "every rule of the specification from its definition alone, twice where a phase differs"),
+    "checking": (3_985, "every rule of the specification from its definition alone, twice where a phase differs"),
     "cli": (3_956, "29 commands, each with its options, and what they print"),
     "documents": (5_908, "JSON in and out with the path of each problem, and 40 formats of other systems"),
     "executor": (7_908, "models, exchange, ways of partial training, pipelines, profiles and replay with PyTorch"),

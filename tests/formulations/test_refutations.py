@@ -79,7 +79,7 @@ def test_operations_that_are_overloaded_are_refuted_order_by_order() -> None:
         start, end = (rows.variable((word, job), 0, limit) for word in ("start", "done"))
         own = rows.variable(("length", job), length, length)
         rows.equal([(1, start), (1, own), (-1, end)], 0)
-        uses.append(ResourceUse(present, start, end, own, (job, 1, "g"), job))
+        uses.append(ResourceUse(present, start, end, (job, 1, "g"), job, own))
     rows.resources = [uses]
     for one, other in combinations(uses, 2):
         first = rows.variable(("order", *one.order, *other.order), 0, 1)

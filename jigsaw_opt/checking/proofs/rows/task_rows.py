@@ -271,8 +271,7 @@ class TaskRows:
 
     def bytes_on(self, g: int) -> list[tuple[int, int, int]]:
         """Return, of each slot, a variable that is 1 where it is on a GPU, its memory, and 0 for activations."""
-        sizes = {slot.name: slot.memory for slot in self.job.shape.slots}
-        return [(own[g], sizes[slot], 0) for slot, own in self.on.items() if g in own]
+        return [(own[g], self.facts.memory[slot], 0) for slot, own in self.on.items() if g in own]
 
     def peaks_on(self, g: int) -> list[tuple[int, int]]:
         """Return, of each slot with memory intervals, a variable that is 1 where it is on a GPU, and their peak."""
@@ -282,7 +281,6 @@ class TaskRows:
         """Add up what memory intervals of a slot hold at each start of a block, by the orders of its blocks."""
         rows, servers = self.rows, self.facts.cluster.servers
         most = max(server.gpu_memory for server in servers)
-        sizes = {slot.name: slot.memory for slot in self.job.shape.slots}
         for slot, own in self.on.items():
             held = self.facts.intervals_of(slot)
             if not held:
@@ -300,7 +298,7 @@ class TaskRows:
                 rows.at_most([*here, (-1, peak)], 0)
             if self.finite:
                 rooms = [(-servers[self.gpus[g][1]].gpu_memory, on) for g, on in own.items()]
-                rows.at_most([(1, peak), *rooms], -sizes[slot])
+                rows.at_most([(1, peak), *rooms], -self.facts.memory[slot])
 
     def _turn(self, orders: Mapping[Name, int], one: tuple[int, str], other: tuple[int, str]) -> tuple[list[Term], int]:
         """Return terms and a number that add up to how many periods later the other block starts no sooner.
