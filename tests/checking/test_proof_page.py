@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,6 +57,24 @@ def test_the_first_commands_print_what_the_page_says(
             re.sub(r"\d+\.\d+ s| +$", "", text, flags=re.MULTILINE) for text in (capsys.readouterr().out, printed)
         )
         assert shown == told
+
+
+def test_the_commands_with_outside_programs_prove_what_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ortools")
+    monkeypatch.chdir(tmp_path)
+    found = re.findall(r"```console\n(.*?)```", section(PAGE, "Outside provers and solvers"), re.DOTALL)
+    commands = [command.split() for block in found for command in re.findall(r"^\$ (.*)", block, re.MULTILINE)]
+    outside = [program for program, *_ in commands if program != "jigsaw"]
+    assert outside == ["minisat+", "veripb", "highs"]
+    for program, *arguments in commands:
+        if program == "jigsaw":
+            assert main(arguments) == 0
+        elif shutil.which(program):
+            done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False, timeout=120)
+            proved = {"minisat+": "s UNSATISFIABLE", "veripb": "succeeded", "highs": "Optimal"}
+            assert proved[program] in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(("name", "objective", "bound", "text"), EXAMPLES)
