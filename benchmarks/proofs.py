@@ -1,8 +1,8 @@
 """How many bounds of `solve` have a proof that two checkers find right, by kind, and whether they refuse wrong ones.
 
 Solves bundled and ``crowded`` instances with one thread and proves their bounds as ``jigsaw solve --proof`` does. Each
-proof is judged by `check_proof` and by ``proof_referee.py``, which shares no code with it. Then proofs are mutated: a
-number, a name, a list or the instance is another one, and both checkers have to say the same of each mutant.
+proof is judged by `check_proof` and by ``proof_referee``, which shares no code with it. Then proofs are mutated: a
+number, a name, a list, the bound or the argument is another one, and both checkers have to say the same of each mutant.
 
     python benchmarks/proofs.py                        all bundled instances and 60 crowded ones, about 12 minutes
     python benchmarks/proofs.py --sets tiny --crowded 0 --mutants 500
@@ -46,7 +46,7 @@ def main() -> int:
         result, solving = timed(lambda one=instance: solve(one, time_limit=arguments.seconds, threads=1))
         result, proving = timed(lambda one=instance, of=result: certify(one, of, arguments.seconds))
         proof = result.bound_proof
-        if proof is None or proof.bound != result.bound:
+        if not result.certified:
             rows.append((instance, result, None, solving, proving, 0.0, 0.0))
         if proof is None:
             continue
@@ -55,7 +55,7 @@ def main() -> int:
             print(f"{instance.name}: {fault}, {other}", file=sys.stderr)
             wrong += 1
         proofs.append((instance, proof))
-        if proof.bound == result.bound:
+        if result.certified:
             size = _size(encode_proof(proof))
             share = None if result.plan is None else size / _size(encode_plan(result.plan))
             rows.append((instance, result, (proof.argument["kind"], size, share), solving, proving, checking, reading))
@@ -118,15 +118,15 @@ def _mutate(proofs: list[tuple[Instance, BoundProof]], count: int) -> int:
     for _ in range(count if proofs else 0):
         instance, proof = draw.choice(proofs)
         argument = json.loads(encode_proof(proof))["argument"]
-        way = draw.choice(("field", "field", "field", "bound", "instance"))
+        way = draw.choice(("field", "field", "field", "bound", "argument"))
         if way == "field":
             argument = _changed(argument, draw)
             mutant = replace(proof, argument=argument)
         elif way == "bound":
-            mutant = replace(proof, bound=proof.bound + draw.choice((1, 2, proof.bound // 100 + 1)))
+            bound = proof.bound or 0
+            mutant = replace(proof, bound=draw.choice((bound + 1, bound + 2, bound + bound // 100 + 1, None)))
         else:
-            other = replace(draw.choice(proofs)[1], bound=proof.bound)
-            mutant = replace(proof, argument=other.argument)
+            mutant = replace(proof, argument=draw.choice(proofs)[1].argument)
         if mutant == proof:
             continue
         (fault, _), (reading, _) = _judged(instance, mutant)
