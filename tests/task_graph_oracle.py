@@ -9,7 +9,7 @@ and for no interval.
 Finite: no plan need last longer than the latest release and all operations in turn, for a time at which nothing runs
 can be cut out. Jobs stay where they are: plans with moves are not looked at. Cyclic: the same holds for the period, and
 every period from the least one is tried. In whole periods, starts of one job are at most two apart from the next ones:
-where they are further, all the later ones can come a period sooner.
+where they are further, all the later ones can come a period sooner. Jobs with an exchange are refused.
 """
 
 from __future__ import annotations
@@ -69,6 +69,8 @@ class Placed:
 
 def task_graph_optimum(instance: Instance, best: int | None = None) -> int | None:
     """Best objective of an instance below `best`, or else `best`, which is None where no plan exists."""
+    if any(isinstance(job, Job) and job.exchange is not None for job in instance.jobs):
+        raise NotImplementedError(f"{instance.name} has a job with an exchange, of which this oracle knows nothing")
     rows = [_levels(instance, job) if isinstance(job, Job) else [()] for job in instance.jobs]
     for placement, levels in product(_placements(instance), product(*rows)):
         placed = _placed(instance, placement, levels)
