@@ -25,9 +25,10 @@ class FailureRepair:
 
     `status`: as in `Result`; ``infeasible`` also where no job has a place. `solver`: what solved the rest, or
     ``order kept`` where nothing better was found. `objective, bound`: of the jobs that run; None and 0 without a
-    plan. `unplaced`: by name of a job that cannot run at all, why. `moved`: jobs that run on other GPUs than before.
-    `instance, plan`: what is left, and its plan, which the checker accepts; None without one. `bound_proof`: as in
-    `Result`, of that instance: without the jobs that have ended before the failure, which `bound` counts.
+    plan. `certified_bound`: as in `Result`, of these jobs. `unplaced`: by name of a job that cannot run at all, why.
+    `moved`: jobs that run on other GPUs than before. `instance, plan`: what is left,
+    and its plan, which the checker accepts; None without one. `bound_proof`: as in `Result`, of that instance: without
+    the jobs that have ended before the failure, which `bound` counts.
     """
 
     status: Status
@@ -39,6 +40,7 @@ class FailureRepair:
     instance: Instance
     plan: Plan | None
     bound_proof: BoundProof | None = None
+    certified_bound: int | None = None
 
 
 def repaired(
@@ -63,7 +65,7 @@ def repaired(
         result = _of_order(kept, result)
     moved = _moved(left, plan, result.plan) if result.plan is not None else ()
     found = result.status, result.solver, result.objective, result.bound
-    return FailureRepair(*found, unplaced, moved, left, result.plan, result.bound_proof)
+    return FailureRepair(*found, unplaced, moved, left, result.plan, result.bound_proof, result.certified_bound)
 
 
 def _placeable(instance: Instance) -> tuple[Instance, dict[str, str]]:

@@ -106,5 +106,7 @@ def _absolute(rest: RemainingWork | None, failure: Failure) -> Failure:
         return failure
     effect = replace(effect, objective=rest.total(effect.objective))
     if repair is not None and repair.objective is not None:
-        repair = replace(repair, objective=rest.total(repair.objective), bound=rest.total(repair.bound) or 0)
+        found = repair.objective, repair.bound, repair.certified_bound
+        objective, bound, certified = map(rest.total, found)
+        repair = replace(repair, objective=objective, bound=bound or 0, certified_bound=certified)
     return Failure(effect, repair)

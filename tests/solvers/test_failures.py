@@ -219,6 +219,7 @@ def repair(instance: Instance, plan: Plan, *failed: FailedPart) -> FailureRepair
     if found.plan is not None:
         assert check(found.instance, found.plan) == () and found.bound <= (found.objective or 0)
         assert found.bound_proof is not None and check_proof(found.instance, found.bound_proof) is None
+        assert found.certified_bound == found.bound_proof.bound
     return found
 
 
@@ -310,6 +311,7 @@ def test_repairs_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtu
     first, second, _ = json.loads(capsys.readouterr().out)["failures"]
     # The only iteration is under way, so it begins again at 2.
     assert first["objective"] == first["repair"]["objective"] == 18 and "repair" not in second
+    assert 0 < first["repair"]["certified_bound"] <= first["repair"]["bound"] <= 18
     assert main([*call, "--repair", "0.3"]) == 0
     assert "no place" in capsys.readouterr().out
     assert main([*call, "--at", "-3", "--kinds", "rack"]) == 2

@@ -62,7 +62,7 @@ def _as_json(failure: Failure) -> dict[str, Any]:
         del told["phases"]
     if repair is None:
         return told
-    names = ("status", "solver", "objective", "bound", "unplaced", "moved")
+    names = ("status", "solver", "objective", "bound", "certified_bound", "unplaced", "moved")
     return told | {"repair": {name: getattr(repair, name) for name in names}}
 
 
