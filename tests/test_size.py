@@ -21,7 +21,7 @@ CODE = {
     "scheduling": (6_772, "policies and their placement, performance models, the live scheduler"),
     "serving": (2_426, "the HTTP service over a live scheduler, what it keeps, its page, and a client of Slurm"),
     "simulation": (3_212, "inputs, engine, prediction and results"),
-    "solvers": (21_527, "bounds, generators, searches, exact engines, explanations, sessions: the largest"),
+    "solvers": (21_536, "bounds, generators, searches, exact engines, explanations, sessions: the largest"),
     "sweeps": (1_774, "parallel runs that survive a kill, and the bench"),
     "system": (552, "files, clocks, signals, processes, and code of others"),
     "views": (1_837, "pictures, HTML pages and their words, and the formats of other programs"),

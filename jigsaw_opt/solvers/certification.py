@@ -7,13 +7,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from threading import Event
 from time import monotonic
 
 from jigsaw_opt.arguments import typed
 from jigsaw_opt.checking.proofs import ProofFault, check_proof
 from jigsaw_opt.checking.proofs.kinds.cases import MOST_CHANGES
-from jigsaw_opt.errors import OutOfTimeError, TooLargeError
+from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.errors import OutOfTimeError, TooLargeError, mismatch
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.bound_proof import Argument, BoundProof
 from jigsaw_opt.problem.compiled.operations import compile_instance
@@ -72,14 +74,14 @@ def certified(instance: Instance, result: Result, started: float, options: Optio
 
 @typed
 def certify(instance: Instance, result: Result, seconds: float | None = None, cancel: Event | None = None) -> Result:
-    """Search for a proof of a result that anybody can check, where it has none: of its bound, or that there is no plan.
+    """Search for a proof of a result that anybody can check: of its objective, its bound, or that there is no plan.
 
     Parameters
     ----------
     instance
         The instance of the result.
     result
-        A result of `solve`.
+        A result of `solve`. If its bound has a proof already, only a proof that its objective is optimal is sought.
     seconds
         Limit of the search; None for a limit of its work alone.
     cancel
@@ -90,16 +92,24 @@ def certify(instance: Instance, result: Result, seconds: float | None = None, ca
     Result
         It has the best ``bound_proof`` that was found: that there is no plan where its status is ``infeasible``; else
         of its bound, of a lesser one, or at least that of 0. If more than its bound is proven, that is its bound.
-        ``proof`` and ``bound_by`` name what was found for the bound. Where the search was ended before it found a
-        proof of the bound, ``stopped_by`` is ``interrupt``.
+        ``proof`` and ``bound_by`` name what was found for the bound. Where the search was ended before it was
+        complete, ``stopped_by`` is ``interrupt``.
+
+    Raises
+    ------
+    UsageError
+        The result is of another instance.
     """
+    own = instance_sha256(instance)
+    if any(part is not None and part.instance_sha256 != own for part in (result.plan, result.bound_proof)):
+        raise mismatch("result", f"the result is of another instance than {instance.name!r}")
     cancel = cancel or Event()
     left = min(clock.left(), math.inf if seconds is None else seconds)
     limit = clock.Clock(left, cancel, _MORE_SECONDS, clock.current())
     with on_interrupt(cancel.set), suppress(OutOfTimeError, TooLargeError), clock.limited(limit):
         for found in _more_certified(instance, result, left):
             result = found
-            if result.certified:
+            if result.certified and result.objective in (None, result.bound):
                 return result
     result = replace(result, bound_proof=result.bound_proof or proof_of(instance, NO_BOUND))
     return replace(result, stopped_by=StoppedBy.INTERRUPT) if cancel.is_set() and not result.failure else result
@@ -112,31 +122,39 @@ def _more_certified(instance: Instance, result: Result, seconds: float) -> Itera
         work, is_over = _WORK if seconds == math.inf else seconds, partial(_is_over, monotonic() + seconds)
         yield _refuted(instance, result, refutations(instance, result.conflicts, work, is_over))
         return
-    for bound in _arguable(instance, result, seconds):
-        least = result.certified_bound
-        if (least is None or least < bound.value) and is_certified(instance, bound):
-            result = _with_proof(result, bound, proof_of(instance, bound))
-            yield result
+    for bounds in _arguable(instance, result, seconds):
+        for bound in bounds:
+            least = result.certified_bound
+            if (least is None or least < bound.value) and is_certified(instance, bound):
+                result = _with_proof(result, bound, proof_of(instance, bound))
+                yield result
+        if result.certified:
+            return
 
 
-def _arguable(instance: Instance, result: Result, seconds: float) -> Iterator[Bound]:
-    """Yield bounds that may have a proof: of relaxations that are quick, by cases, and of those that take their time.
+def _arguable(instance: Instance, result: Result, seconds: float) -> Iterator[Iterable[Bound]]:
+    """Yield bounds that may have a proof, each group for where those before leave the bound without one.
 
-    Where the bound is less than the objective, a quarter of the work for cases is spent on the objective.
+    First come relaxations that are quick and, with a quarter of the work for cases, a greater objective; then the bound
+    by cases; then relaxations that take their time.
     """
     end, operations = monotonic() + seconds / 2, compile_instance(instance)
     instant = [*instant_bounds(operations)]
-    yield from reversed(instant)
-    shares = {result.bound: 1}
+    first: Iterator[Bound] = reversed(instant)
     if result.objective is not None and result.objective > result.bound:
-        shares = {result.objective: 4, **shares}
-    for value, share in shares.items():
-        until = monotonic() + (end - monotonic()) / share
-        argument = prove_by_cases(instance, value, MOST_CHANGES // share, partial(_is_over, until))
-        yield Bound(value, Proof(f"no plan is left in any case of a tree below {value}", argument=argument))
-    end += seconds / 2
+        first = chain(first, _by_cases(instance, result.objective, 4, end))
+    yield first
+    yield _by_cases(instance, result.bound, 1, end)
     work = _WORK if seconds == math.inf else seconds
-    yield from reversed([*stronger_bounds(operations, instant[-1].value, work, partial(_is_over, end))])
+    is_over = partial(_is_over, end + seconds / 2)
+    yield reversed([*stronger_bounds(operations, instant[-1].value, work, is_over)])
+
+
+def _by_cases(instance: Instance, value: int, share: int, end: float) -> Iterator[Bound]:
+    """Yield a bound, with a proof by cases if one `share` of the work and of the time until `end` finds it."""
+    until = monotonic() + (end - monotonic()) / share
+    argument = prove_by_cases(instance, value, MOST_CHANGES // share, partial(_is_over, until))
+    yield Bound(value, Proof(f"no plan is left in any case of a tree below {value}", argument=argument))
 
 
 def _is_over(end: float) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from jigsaw_opt.checking import check, proofs
-from jigsaw_opt.errors import OutOfTimeError
+from jigsaw_opt.errors import OutOfTimeError, UsageError
 from jigsaw_opt.instances import best_proof, load
 from jigsaw_opt.problem import Instance, clock, compile_instance
 from jigsaw_opt.problem.bound_proof import Argument
@@ -214,3 +214,21 @@ def test_a_search_for_a_proof_finds_that_the_objective_is_optimal() -> None:
     instance = load("pipeline/v-shape")
     found = certify(instance, Result(Status.FEASIBLE, StoppedBy.COMPLETED, 138956, 130000, None))
     assert (found.status, found.bound, found.certified) == (Status.OPTIMAL, 138956, True)
+
+
+def test_an_objective_beyond_a_proven_bound_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = load("tiny/004")
+    before = solve(instance, "greedy", threads=1)
+    assert before.certified and before.objective is not None and before.bound < before.objective
+    found = certify(instance, before)
+    assert (found.status, found.bound, found.certified) == (Status.OPTIMAL, before.objective, True)
+    tried: list[int] = []
+    monkeypatch.setattr(certification, "prove_by_cases", lambda _, value, *__: tried.append(value))
+    assert certify(instance, before) == before and tried == [before.objective]
+
+
+def test_a_result_of_another_instance_is_refused() -> None:
+    found = solve(load("tiny/000"), "greedy", threads=1)
+    for part in (found, replace(found, bound_proof=None), replace(found, plan=None, objective=None)):
+        with pytest.raises(UsageError, match="the result is of another instance than 'tiny-001'"):
+            certify(load("tiny/001"), part)
