@@ -58,16 +58,8 @@ def right_argument(instance: Instance, proof: BoundProof, kind: str, what: str) 
 
 def _dual_solution(costs: Mapping[str, Fraction], duals: Mapping[str, Fraction]) -> bytes:
     """Return reduced costs of columns and multipliers of rows as a solution file of HiGHS."""
-    lines = [
-        "Model status",
-        "Unknown",
-        "",
-        "# Primal solution values",
-        "None",
-        "",
-        "# Dual solution values",
-        "Feasible",
-    ]
+    lines = ["Model status", "Unknown", "", "# Primal solution values", "None", ""]
+    lines += ["# Dual solution values", "Feasible"]
     for title, values in (("Columns", costs), ("Rows", duals)):
         lines += [f"# {title} {len(values)}", *(f"{name} {float(value)!r}" for name, value in values.items())]
     return "\n".join([*lines, "", "# Basis", "HiGHS v1", "None", ""]).encode("ascii")

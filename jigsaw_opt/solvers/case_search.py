@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -17,8 +17,10 @@ from jigsaw_opt.problem.instance import Instance
 _BRANCHED = frozenset({"spread", "on", "level", "order", "contributors"})
 _DECAY = 1.05
 """How much more each contradiction counts than the one before."""
-_Tree = tuple[int, int, "_Tree | None", "_Tree | None"]
-"""A variable, the most that it is in the first case, and both cases; None stands for a contradiction."""
+_Branch = tuple[int, int]
+"""A variable, and the most that it is in the first case."""
+_Tree = tuple[_Branch, "_Tree | None", "_Tree | None"]
+"""A branch and both cases; None stands for a contradiction."""
 
 
 class _GivenUpError(Exception):
@@ -45,7 +47,7 @@ def prove_by_cases(
 
 def _document(search: _CaseSearch) -> dict[str, object]:
     """Return the tree that a search finds, with its branches numbered, those that it has most often first."""
-    cases = list(_preorder(search.refutation()))
+    cases = search.refutation()
     uses = Counter(case for case in cases if case is not None)
     numbers = {case: number for number, (case, _) in enumerate(uses.most_common())}
     return {
@@ -77,8 +79,8 @@ class _CaseSearch:
         self.activity = [0.0] * len(self.plan.names)
         self.open = [v for v, name in enumerate(self.plan.names) if name[0] in _BRANCHED]
 
-    def refutation(self) -> _Tree | None:
-        """Return a tree without a branch that is not needed."""
+    def refutation(self) -> list[_Branch | None]:
+        """Return a tree without a branch that is not needed, in preorder."""
         refuted = self.domains.propagate()
         self.first = len(self.domains.changes)
         tree, _ = self._cases(refuted)
@@ -93,16 +95,18 @@ class _CaseSearch:
         here = len(domains.changes)
         if self.stop():
             raise _GivenUpError
-        variable, most = self._next()
-        first, causes = self._cases(domains.branch(variable, most, False))
+        branch = self._next()
+        first, causes = self._cases(domains.branch(*branch, False))
         domains.undo(here)
         if here not in causes:
             return first, causes
-        second, others = self._cases(domains.branch(variable, most, True))
+        second, others = self._cases(domains.branch(*branch, True))
         domains.undo(here)
-        return (second, others) if here not in others else ((variable, most, first, second), (causes | others) - {here})
+        if here not in others:
+            return second, others
+        return (branch, first, second), (causes | others) - {here}
 
-    def _next(self) -> tuple[int, int]:
+    def _next(self) -> _Branch:
         """Return the open variable of most activity, and the middle of its values."""
         low, high = self.domains.low, self.domains.high
         free = [v for v in self.open if low[v] < high[v]]
@@ -141,28 +145,17 @@ class _CaseSearch:
             self.reasons[row] = frozenset((variable, factor < 0) for factor, variable in self.plan.rows[row][0])
         return self.reasons[row]
 
-    def _trimmed(self, tree: _Tree | None, refuted: bool) -> _Tree | None:
-        """Return the tree without the cases behind a contradiction."""
+    def _trimmed(self, tree: _Tree | None, refuted: bool) -> list[_Branch | None]:
+        """Return the tree without the cases behind a contradiction, in preorder."""
         if refuted:
-            return None
+            return [None]
         if tree is None:
             raise _GivenUpError  # What a contradiction rests on is found right, so this does not happen.
-        variable, most, *below = tree
-        cases = zip(self.domains.cases(variable, most), below, strict=True)
-        first, second = [self._trimmed(case, contradictory) for contradictory, case in cases]
-        return variable, most, first, second
-
-
-def _preorder(tree: _Tree | None) -> Iterator[tuple[int, int] | None]:
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        if node is None:
-            yield None
-        else:
-            variable, most, first, second = node
-            yield variable, most
-            waiting += [second, first]
+        branch, *below = tree
+        found: list[_Branch | None] = [branch]
+        for contradictory, case in zip(self.domains.cases(*branch), below, strict=True):
+            found += self._trimmed(case, contradictory)
+        return found
 
 
 def _plain(name: object) -> object:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from graphlib import TopologicalSorter
 from itertools import combinations
 from typing import NamedTuple
@@ -37,12 +37,13 @@ class TaskGraphFacts:
         self.slots = [*(block.slots for block in shape.blocks), *map(_ends, shape.transfers)]
         self.blocks = range(len(shape.blocks))
         self.edges = {(self.number[e.before], self.number[e.after], e.lag) for e in shape.edges}
-        waits_for: dict[int, list[int]] = {number: [] for number in range(len(self.names))}
+        self._before: list[list[int]] = [[] for _ in self.names]
+        self._after: list[list[int]] = [[] for _ in self.names]
         for before, after, lag in self.edges:
             if lag == 0:
-                waits_for[after].append(before)
-        self._order = tuple(TopologicalSorter(waits_for).static_order())
-        self._before, self._after = waits_for, _turned(waits_for)
+                self._before[after].append(before)
+                self._after[before].append(after)
+        self._order = tuple(TopologicalSorter(dict(enumerate(self._before))).static_order())
         self._routes = RouteFinder(instance.cluster, job.route_policy)
         self.servers: dict[str, int] = {}
         self._durations: dict[tuple[int, ...], list[int]] = {}
@@ -235,11 +236,3 @@ def passage_us(transfer: TaskGraphTransfer, rate: int, latency_us: int) -> int:
     if workers:
         return transfer_duration(transfer.bytes, workers, workers, rate, latency_us)
     return -(-transfer.bytes * 10**6 // rate) + latency_us
-
-
-def _turned(waits_for: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
-    turned: dict[int, list[int]] = {number: [] for number in waits_for}
-    for after, before in waits_for.items():
-        for one in before:
-            turned[one].append(after)
-    return turned

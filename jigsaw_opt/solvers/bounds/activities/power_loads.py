@@ -8,9 +8,8 @@ from itertools import accumulate
 from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.solvers.bounds.activities.slot_loads import load_of_gpus, task_graph_data, work_of
+from jigsaw_opt.solvers.bounds.activities.slot_loads import load_of_gpus, shared_work, task_graph_data, work_of
 from jigsaw_opt.solvers.bounds.combinatorial.energy import priced_us, watts_us
-from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundBudget, BoundContext, Relaxation
 
 
@@ -18,24 +17,16 @@ def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[
     operations = context.operations
     for cap in operations.cluster.capacities:
         capped = frozenset(cap.servers)
-        demands = [(data.job.release_us, watts_us(context, data, capped), data.job.name) for data in context.job_data]
+        works = [(data.job.name, data.job.release_us, watts_us(context, data, capped)) for data in context.job_data]
         for graph in operations.task_graphs:
-            work = _watts_us(graph, operations.cluster.servers, capped)
-            demands.append((graph.job.release_us, work, graph.job.name))
-        demands = sorted((demand for demand in demands if demand[1]), reverse=True)
+            works.append((graph.job.name, graph.job.release_us, _watts_us(graph, operations.cluster.servers, capped)))
+        works = sorted((each for each in works if each[2]), key=lambda each: (each[1], each[2], each[0]), reverse=True)
         # Jobs that are released later may have enough work by themselves; no period waits for a release.
-        sums = accumulate(work for _, work, _ in demands)
-        values = [head + ceil_div(work, cap.watts) for (head, _, _), work in zip(demands, sums, strict=True)]
+        sums = accumulate(work for *_, work in works)
+        values = [head + ceil_div(work, cap.watts) for (_, head, _), work in zip(works, sums, strict=True)]
         if values:
-            value = max(values)
-            asking = demands[: values.index(value) + 1]
-            head, works = asking[-1][0], added(work for _, work, _ in asking)
-            shared = {name: work for _, work, name in asking}
-            argument = {"kind": "shared work", "cap": cap.name, "head": head, "jobs": shared}
-            terms = (Term("head", head), *(Term("work", work, "W * us", (name,)) for _, work, name in asking))
-            told, names = f"watts times time under power cap {cap.name!r}", tuple(name for _, _, name in asking)
-            arithmetic = f"{head} + ceil(({works}) / {cap.watts}) = {value}"
-            yield Bound(value, Proof(told, arithmetic, terms, names, cap.servers, argument=argument))
+            asking = works[: values.index(max(values)) + 1]
+            yield shared_work(asking, cap.watts, f"watts times time under power cap {cap.name!r}", cap)
 
 
 def _watts_us(graph: CompiledTaskGraph, servers: Sequence[Server], capped: Set[str]) -> int:

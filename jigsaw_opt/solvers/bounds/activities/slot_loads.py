@@ -15,6 +15,7 @@ from jigsaw_opt.problem.clock import checking_deadline
 from jigsaw_opt.problem.cluster import Channel, Cluster
 from jigsaw_opt.problem.compiled.task_graph import CompiledTaskGraph
 from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.problem.power import PowerCap
 from jigsaw_opt.problem.rules.keyed import altered
 from jigsaw_opt.solvers.bounds.activities.arguments import Chain, chain_argument, exclusive_argument
 from jigsaw_opt.solvers.bounds.arguments import sum_argument
@@ -146,13 +147,22 @@ def load_of_gpus(cluster: Cluster, works: Sequence[tuple[str, int, int]]) -> Bou
 
     It says nothing about weighted completion times.
     """
-    head, gpus, amounts = min(release for _, release, _ in works), cluster.gpu_count, [work for *_, work in works]
-    value = head + ceil_div(sum(amounts), gpus)
-    terms = (*(Term("work", work, jobs=(name,)) for name, _, work in works), Term("GPUs", gpus, ""))
-    arithmetic = f"{head} + ceil({sum(amounts)} / {gpus}) = {value}"
-    argument = {"kind": "shared work", "head": head, "jobs": {name: work for name, _, work in works}}
-    sentence = "the work of all blocks shared out among all GPUs"
-    return Bound(value, Proof(sentence, arithmetic, (Term("head", head), *terms), argument=argument))
+    return shared_work(works, cluster.gpu_count, "the work of all blocks shared out among all GPUs")
+
+
+def shared_work(
+    works: Sequence[tuple[str, int, int]], capacity: int, sentence: str, cap: PowerCap | None = None
+) -> Bound:
+    """Return the bound of work that all GPUs share, or of watts times time under a power cap, as `load_of_gpus`."""
+    names, releases, amounts = zip(*works, strict=True)
+    head = min(releases)
+    value = head + ceil_div(sum(amounts), capacity)
+    unit, fields, servers = ("us", {}, ()) if cap is None else ("W * us", {"cap": cap.name}, cap.servers)
+    terms = [Term("head", head), *(Term("work", work, unit, (name,)) for name, _, work in works)]
+    terms += [Term("GPUs", capacity, "")] if cap is None else []
+    arithmetic = f"{head} + ceil(({added(amounts)}) / {capacity}) = {value}"
+    argument = {"kind": "shared work", **fields, "head": head, "jobs": dict(zip(names, amounts, strict=True))}
+    return Bound(value, Proof(sentence, arithmetic, tuple(terms), names, servers, argument=argument))
 
 
 def _of_job(job_data: TaskGraphData, cyclic: bool) -> Iterator[Bound]:
