@@ -15,7 +15,7 @@ from jigsaw_opt.problem.bound_proof import Argument
 from jigsaw_opt.problem.instance import Instance
 
 _BRANCHED = frozenset({"spread", "on", "level", "order", "contributors"})
-_DECAY = 1.05
+_GROWTH = 1.05
 """How much more each contradiction counts than the one before."""
 _Branch = tuple[int, int]
 """A variable, and the most that it is in the first case."""
@@ -134,7 +134,7 @@ class _CaseSearch:
                     needed.update(self._bounds(row))
                     if apart:
                         needed.discard(opposite)
-        self.gain *= _DECAY
+        self.gain *= _GROWTH
         if self.gain > 1e100:  # Floats are finite.
             self.activity, self.gain = [each / self.gain for each in self.activity], 1.0
         return causes

@@ -47,7 +47,7 @@ class ClusterFacts:
 
     @cached_property
     def watts(self) -> Mapping[str, int]:
-        """Most watts of a block that is alone, by server under some power cap."""
+        """Least watts of the power caps that a server is under, by its name: no block there draws more."""
         least: dict[str, int] = {}
         for cap in self.power_caps.values():
             for server in cap.servers:

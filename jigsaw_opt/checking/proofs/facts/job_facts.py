@@ -13,14 +13,14 @@ from jigsaw_opt.checking.terms import ModelTerms, transfer_duration
 from jigsaw_opt.problem.job import Job
 
 SLOPE_UNIT = 2**16
-"""Slopes are counted in parts of a microsecond of one over this."""
+"""Slopes are in microseconds times this, rounded down, so that they are integers."""
 
 
 class TransferFacts(NamedTuple):
     """The transfers of an iteration over a channel.
 
     `shortest`: least duration of each, in microseconds. `slopes`: what one more contributor adds to each at least on
-    average, in parts of a microsecond of one over `SLOPE_UNIT`; none where the levels are fixed.
+    average, in microseconds times `SLOPE_UNIT`; none where the levels are fixed.
     """
 
     shortest: tuple[int, ...]

@@ -36,7 +36,7 @@ class PlacementFacts(NamedTuple):
     completion: int
 
 
-class PlacementFactsOfJobs:
+class PlacementKinds:
     """Kinds of placement of all jobs, worked out once for jobs that share their facts."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from jigsaw_opt.checking.proofs.facts.demands import WorkCurve, spanned_resource, whole_demand
 from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
-from jigsaw_opt.checking.proofs.facts.placement_kinds import PlacementFacts, PlacementFactsOfJobs, kind_demand
+from jigsaw_opt.checking.proofs.facts.placement_kinds import PlacementFacts, PlacementKinds, kind_demand
 from jigsaw_opt.checking.proofs.facts.resource_facts import ResourceFacts
 from jigsaw_opt.checking.proofs.kinds.completions import take_rows
 from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError
@@ -25,7 +25,7 @@ class _PricedInterval(NamedTuple):
     multiplier: int
 
 
-class _LeftWork:
+class _WorkInside:
     """Work of a job that lies in an interval, by how long after its end the job is complete.
 
     `bends`: those times, ascending, between which it is linear. `amounts`: its amount there.
@@ -44,7 +44,7 @@ class _IntervalCharge(NamedTuple):
 
     end: int
     share: int
-    work: _LeftWork
+    work: _WorkInside
 
 
 def intervals(step: ProofStep, facts: Facts) -> int:
@@ -61,7 +61,7 @@ def intervals(step: ProofStep, facts: Facts) -> int:
             raise ProofStepError(path, "has no such resource, no time between start and end, or no multiplier")
     total -= sum(each.multiplier * (each.end - each.start) * resources[each.resource].capacity for each in priced)
     moving = any(job.restart_us is not None for job in facts.data_parallel.values())
-    kinds = PlacementFactsOfJobs()
+    kinds = PlacementKinds()
     for name, job in jobs.items():
         own = [PlacementFacts(job, (), False, job.completion)] if moving else kinds.of(job)
         total += min(_cheapest(kind, left[name], _charges(kind, resources, priced, moving)) for kind in own)
@@ -79,12 +79,12 @@ def _charges(
         if demand is None or not demand.work or job.iterations * (len(demand.spans) + 1) > _MOST_SPANS:
             continue
         early, late = WorkCurve(job, demand, True), WorkCurve(job, demand, False)
-        known: dict[int, _LeftWork] = {}
+        known: dict[int, _WorkInside] = {}
         for each in priced:
             inside = demand.work - early.at(each.start - job.release)
             if each.resource == number and inside > 0:
                 if inside not in known:
-                    known[inside] = _LeftWork(late, inside)
+                    known[inside] = _WorkInside(late, inside)
                 found.append(_IntervalCharge(each.end, each.multiplier, known[inside]))
     return found
 

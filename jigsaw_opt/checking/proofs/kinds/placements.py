@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import gcd
 
@@ -32,6 +32,13 @@ class Placement:
         job = self.job(step, field, pair[0])
         step.require(pair[1] in job.memory, f"{pair[1]!r} is no slot of job {pair[0]!r}", field)
         return job, pair[1]
+
+    def places(self, job: TaskGraphFacts, slot: str, alike: Mapping[int, int]) -> list[int]:
+        """Return the servers that a slot may be on; of servers alike on which nothing is, the first stands for all."""
+        used = {other.servers[name] for other, name in self.slots}
+        servers = [s for s in range(len(job.cluster.servers)) if job.may_hold(slot, s)]
+        first = {alike[s]: s for s in reversed(servers) if s not in used}
+        return [s for s in servers if s in used or first[alike[s]] == s]
 
     def put(self, job: TaskGraphFacts, slot: str, server: int) -> int:
         """Place one more slot, and return the number of operations that were placed before."""
@@ -219,18 +226,10 @@ def placements(step: ProofStep, placement: Placement) -> int:
             return
         node = ProofStep(value, path)
         node.require(depth < len(order), "has more cases than slots")
-        (job, slot), covered = order[depth], set[int]()
-        used = {other.servers[name] for other, name in placement.slots}
-        for number, server in enumerate(placement.facts.instance.cluster.servers):
-            if not job.may_hold(slot, number):
-                continue
-            # Servers alike on which nothing is may change places, so that the first of them stands for all.
-            if number not in used and alike[number] in covered:
-                continue
-            if number not in used:
-                covered.add(alike[number])
-            before = placement.put(job, slot, number)
-            walk(node.value(server.name), f"{path}.{server.name}", depth + 1)
+        job, slot = order[depth]
+        for server in placement.places(job, slot, alike):
+            name, before = job.cluster.servers[server].name, placement.put(job, slot, server)
+            walk(node.value(name), f"{path}.{name}", depth + 1)
             placement.take_back(before)
         node.done()
 
