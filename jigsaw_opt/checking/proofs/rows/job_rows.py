@@ -46,8 +46,15 @@ class ResourceUse(NamedTuple):
 class PlanRows:
     """Variables with least and largest values, and rows: terms that add up to at most a number.
 
-    `resources`: the operations that may use each GPU and link, in the order of each job. `terms`: how many rows have.
+    `gpus`: name and server of each GPU. `finite, limit, together`: horizon, most that the objective may be, and whether
+    one iteration stands for all of its job. `resources`: the operations that may use each GPU and link, in the order of
+    each job. `terms`: how many rows have.
     """
+
+    gpus: Sequence[tuple[str, int]] = ()
+    finite: bool = True
+    limit: int = 0
+    together: bool = False
 
     names: list[Name] = field(default_factory=list)
     low: list[int] = field(default_factory=list)
@@ -75,10 +82,21 @@ class PlanRows:
             raise TooManyRowsError
         self.rows.append((row, side))
 
+    def no_later(self, before: int, after: int, gap: int = 0) -> None:
+        """Add the row that one variable and a gap are at most another."""
+        self.at_most([(1, before), (-1, after)], -gap)
+
+    def in_turn(self, begins: Sequence[int], ends: Sequence[int]) -> None:
+        """Let intervals follow one another, on the cyclic horizon within one period."""
+        for end, begin in zip(ends, begins[1:], strict=False):
+            self.no_later(end, begin)
+        if not self.finite:
+            self.no_later(ends[-1], begins[0], -self.limit)
+
     def equal(self, terms: Sequence[Term], side: int) -> None:
         """Add two rows that make a sum equal to a number."""
         self.at_most(terms, side)
-        self.at_most([(-a, v) for a, v in terms], -side)
+        self.at_most(negative(terms), -side)
 
 
 class WorkerSpread(NamedTuple):
@@ -96,12 +114,11 @@ def negative(terms: Iterable[Term]) -> list[Term]:
 class JobRows:
     """The variables of one job and the rows that are about it alone."""
 
-    def __init__(self, rows: PlanRows, facts: JobFacts, number: int, finite: bool, limit: int, together: bool) -> None:
+    def __init__(self, rows: PlanRows, facts: JobFacts, number: int) -> None:
         self.rows, self.facts, self.number, self.job = rows, facts, number, facts.job
         self.cluster, self.terms = facts.shared.cluster.cluster, facts.shared.terms
-        self.finite, self.limit, self.together = finite, limit, together
-        self.latest = limit if finite else 2 * limit
-        self.depth, self.repeats = self.terms.depth, self.job.iterations if together else 1
+        self.latest = rows.limit if rows.finite else 2 * rows.limit
+        self.depth, self.repeats = self.terms.depth, self.job.iterations if rows.together else 1
         self.iterations = range(1, self.job.iterations // self.repeats + 1)
         self.blocks: dict[tuple[int, int], ResourceUse] = {}
         self.levels: dict[tuple[int, int], list[Term]] = {}
@@ -112,7 +129,7 @@ class JobRows:
         self._times()
         for i in self.iterations:
             self._iteration(i)
-        rows.at_most([(1, self.begins[0]), (-1, self.ends[-1])], -facts.span)
+        rows.no_later(self.begins[0], self.ends[-1], facts.span)
         self._totals()
 
     reach = 2
@@ -123,9 +140,9 @@ class JobRows:
         servers = self.cluster.servers
         return self.facts.shared.deepest(servers[server].gpu_memory) if server in self.facts.shared.gpus else 0
 
-    def lasts(self, gpu: int) -> tuple[int, ...]:
+    def block_durations(self, gpu: int) -> tuple[int, ...]:
         """Return the duration of a block on a GPU by level."""
-        return self.terms.durations[self.cluster.servers[self.server_of[gpu]].gpu_type]
+        return self.terms.durations[self.cluster.servers[self.rows.gpus[gpu][1]].gpu_type]
 
     def as_a_whole(self, present: int) -> ResourceUse:
         """Return the job as one operation, from its begin to its end, on a GPU where a variable is 1."""
@@ -133,12 +150,8 @@ class JobRows:
 
     def _place(self) -> None:
         rows, job, servers = self.rows, self.job, self.cluster.servers
-        self.server_of = [s for s, server in enumerate(servers) for _ in range(server.gpus)]
-        names = [f"{server.name}/{k}" for server in servers for k in range(server.gpus)]
-        self.on = {
-            g: rows.variable(("on", job.name, names[g]), 0, 1) for g, s in enumerate(self.server_of) if self.deepest(s)
-        }
-        self.names = names
+        allowed = [(g, name) for g, (name, s) in enumerate(rows.gpus) if self.deepest(s)]
+        self.on = {g: rows.variable(("on", job.name, name), 0, 1) for g, name in allowed}
         finder = RouteFinder(self.cluster, job.route_policy)
         room = [server.gpus if self.deepest(s) else 0 for s, server in enumerate(servers)]
         self.spreads: list[tuple[int, WorkerSpread]] = []
@@ -153,7 +166,7 @@ class JobRows:
         rows.equal([(1, v) for v in self.on.values()], job.workers)
         for s, count in enumerate(room):
             if count:
-                here = [(1, v) for g, v in self.on.items() if self.server_of[g] == s]
+                here = [(1, v) for g, v in self.on.items() if rows.gpus[g][1] == s]
                 rows.equal([*here, *((-spread.counts[s], m) for m, spread in self.spreads)], 0)
         used = sorted({link for _, spread in self.spreads for link in spread.exchange.links})
         self.uses: dict[int, int] = {}
@@ -174,35 +187,33 @@ class JobRows:
 
     def _times(self) -> None:
         rows, name, latest = self.rows, self.job.name, self.latest
-        first = self.job.release_us if self.finite else 0
+        first = self.job.release_us if rows.finite else 0
         end = latest if self.job.deadline_us is None else min(latest, self.job.deadline_us)
         self.begins = [rows.variable(("begin", name, i), first, end) for i in self.iterations]
         self.ends = [rows.variable(("end", name, i), first, end) for i in self.iterations]
-        for before, after in zip(self.ends, self.begins[1:], strict=False):
-            rows.at_most([(1, before), (-1, after)], 0)
-        if not self.finite:
-            rows.at_most([(1, self.ends[-1]), (-1, self.begins[0])], self.limit)
-            rows.at_most([(1, self.begins[0])], self.limit - 1 if self.number else 0)
+        rows.in_turn(self.begins, self.ends)
+        if not rows.finite:
+            rows.at_most([(1, self.begins[0])], rows.limit - 1 if self.number else 0)
 
     def _iteration(self, i: int) -> None:
         rows, name = self.rows, self.job.name
         begin, end = self.begins[i - 1], self.ends[i - 1]
         for g, on in self.on.items():
-            lasts, where = self.lasts(g), self.names[g]
-            length = rows.variable(("length", name, i, where), 0, self.repeats * lasts[-1])
+            durations, (where, server) = self.block_durations(g), rows.gpus[g]
+            length = rows.variable(("length", name, i, where), 0, self.repeats * durations[-1])
             self.levels[i, g] = [(self.repeats, on)]
             for d in range(2, self.depth + 1):
-                reach = self.repeats if d <= self.deepest(self.server_of[g]) else 0
+                reach = self.repeats if d <= self.deepest(server) else 0
                 self.levels[i, g].append((1, rows.variable(("level", name, i, where, d), 0, reach)))
                 rows.at_most([self.levels[i, g][-1], *negative(self.levels[i, g][-2:-1])], 0)
-            rows.equal([(-1, length), *self.by_level(i, g, lasts)], 0)
+            rows.equal([(-1, length), *self.by_level(i, g, durations)], 0)
             start, done = begin, end
-            if not self.together:
+            if not rows.together:
                 start = rows.variable(("start", name, i, where), 0, self.latest)
                 done = rows.variable(("done", name, i, where), 0, self.latest)
                 rows.equal([(1, done), (-1, start), (-1, length)], 0)
-                rows.at_most([(1, begin), (-1, start)], 0)
-                rows.at_most([(1, done), (-1, end)], 0)
+                rows.no_later(begin, start)
+                rows.no_later(done, end)
             self.blocks[i, g] = ResourceUse(on, start, done, (name, i, where), self.number, length)
         for d in range(2, self.depth + 1):
             here = [self.levels[i, g][d - 1] for g in self.on]
@@ -210,11 +221,11 @@ class JobRows:
             rows.at_most(negative(here), -self.repeats * self.fewest[d - 1])
         if self.job.workers == 1:
             rows.at_most([(1, begin), (-1, end), *((1, self.blocks[i, g].length) for g in self.on)], 0)
-        elif self.together:
+        elif rows.together:
             self._in_spreads()
         else:
             self._transfers(i)
-        rows.at_most([(1, begin), (-1, end)], -self.repeats * self.facts.shared.iteration)
+        rows.no_later(begin, end, self.repeats * self.facts.shared.iteration)
         spans = [(self.repeats * self.iteration_in(spread), m) for m, spread in self.spreads]
         rows.at_most([(1, begin), (-1, end), *spans], 0)
 
@@ -243,9 +254,9 @@ class JobRows:
                 sum(self.lengths(c, spread)[0] for c in range(b, self.depth + 1)) for b in range(1, self.depth + 1)
             ]
             for g in self.on:
-                if spread.counts[self.server_of[g]]:
-                    lasts = self.lasts(g)
-                    ends = [max([lasts[d], *map(add, lasts[: d + 1], tails)]) for d in range(self.depth)]
+                if spread.counts[self.rows.gpus[g][1]]:
+                    durations = self.block_durations(g)
+                    ends = [max([durations[d], *map(add, durations[: d + 1], tails)]) for d in range(self.depth)]
                     most = self.repeats * ends[-1]
                     room = [(1, self.begins[0]), (-1, self.ends[0]), (most, m)]
                     self.rows.at_most([*room, *self.by_level(1, g, ends)], most)
@@ -259,24 +270,24 @@ class JobRows:
             done = rows.variable(("transferred", name, i, b), 0, self.latest)
             length = rows.variable(("lasts", name, i, b), self.shortest(b), longest)
             self.transfers[i, b] = (start, done, length)
-            rows.at_most([(1, before), (-1, start)], 0)
+            rows.no_later(before, start)
             rows.equal([(1, done), (-1, start), (-1, length)], 0)
             before = done
             for g in self.on:
-                ready, (_, reach) = self.lasts(g)[b - 1], self.levels[i, g][b - 1]
+                ready, (_, reach) = self.block_durations(g)[b - 1], self.levels[i, g][b - 1]
                 slack = self.latest if b > 1 else 0
                 rows.at_most([(1, self.blocks[i, g].start), (ready + slack, reach), (-1, start)], slack)
             fewest, most = self.fewest[b - 1], self.most[b - 1]
             more = [rows.variable(("contributors", name, i, b, c), 0, 1) for c in range(fewest + 1, most + 1)]
             for low, high in pairwise(more):
-                rows.at_most([(1, high), (-1, low)], 0)
+                rows.no_later(high, low)
             if more:
                 rows.equal([*(self.levels[i, g][b - 1] for g in self.on), *((-1, c) for c in more)], fewest)
             for m, spread in self.spreads:
                 own = self.lengths(b, spread)
                 growth = [(after - less, c) for c, (less, after) in zip(more, pairwise(own), strict=True)]
                 rows.at_most([(-1, length), (own[-1], m), *growth], own[-1] - own[0])
-        rows.at_most([(1, before), (-1, self.ends[i - 1])], 0)
+        rows.no_later(before, self.ends[i - 1])
 
     def _totals(self) -> None:
         """Keep mean depth and balance (specification: mean-depth, balance)."""

@@ -59,23 +59,17 @@ def _spread(facts: TaskGraphFacts, slots: Sequence[str], servers: tuple[int, ...
 class TaskRows:
     """The variables of one task-graph job and the rows that are about it alone."""
 
-    def __init__(
-        self,
-        rows: PlanRows,
-        facts: TaskGraphFacts,
-        spreads: Sequence[SlotSpread],
-        number: int,
-        finite: bool,
-        limit: int,
-        together: bool,
-    ) -> None:
+    def __init__(self, rows: PlanRows, facts: TaskGraphFacts, spreads: Sequence[SlotSpread], number: int) -> None:
         self.rows, self.facts, self.number, self.job = rows, facts, number, facts.job
-        self.finite, self.limit, self.together = finite, limit, together
-        self.iterations = range(1, (1 if together else self.job.iterations) + 1)
+        self.first_ready = self.job.release_us
+        self.iterations = range(1, (1 if rows.together else self.job.iterations) + 1)
         self.slots = [slot.name for slot in self.job.shape.slots]
-        # Only a barrier of the job keeps all of it within a period.
-        self.periods = 1 if self.job.shape.barrier == "job" else self.job.iterations * len(facts.names)
-        self.low, self.high = (self.job.release_us, limit) if finite else (-self.reach * limit, self.reach * limit)
+        # Most periods between the first start of a slot and a start or end of an operation: only a barrier of the job
+        # keeps all of an iteration within a period.
+        serial = self.job.shape.barrier == "job"
+        self.reach = 2 if serial else 2 * self.job.iterations * len(facts.names)
+        most = self.reach * rows.limit
+        self.low, self.high = (self.job.release_us, rows.limit) if rows.finite else (-most, most)
         if self.job.deadline_us is not None:
             self.high = min(self.high, self.job.deadline_us)
         self.after = cache(facts.longest_from)
@@ -84,31 +78,24 @@ class TaskRows:
         self.lengths: list[int] = []
         self.peaks: dict[str, int] = {}
         self._place(spreads)
-        if not together:
+        if not rows.together:
             self._operations()
-        self.begins, self.ends = self._group((), () if together else range(len(facts.names)))
-        chains = [(self.least_chains * spread.chain, m) for m, spread in self.spreads]
+        self.begins, self.ends = self._group((), () if rows.together else range(len(facts.names)))
+        in_turn = self.job.iterations if serial else 1
+        chains = [(in_turn * spread.chain, m) for m, spread in self.spreads]
         rows.at_most([(1, self.begins[0]), (-1, self.ends[-1]), *chains], 0)
-        if not together:
+        if not rows.together:
             self._slots()
             self._edges()
 
-    @property
-    def reach(self) -> int:
-        """Most periods between the first start of a slot and a start or end of an operation."""
-        return 2 * self.periods
-
-    @property
-    def least_chains(self) -> int:
-        """Number of iterations that follow one another."""
-        return self.job.iterations if self.job.shape.barrier == "job" else 1
+    tail = 0
+    """Least time between the end of a block and that of the job."""
 
     def _place(self, spreads: Sequence[SlotSpread]) -> None:
         rows, job, servers = self.rows, self.job, self.facts.cluster.servers
-        self.gpus = [(f"{server.name}/{k}", s) for s, server in enumerate(servers) for k in range(server.gpus)]
         self.on = {slot: dict[int, int]() for slot in self.slots}
         for slot, own in self.on.items():
-            for g, (name, s) in enumerate(self.gpus):
+            for g, (name, s) in enumerate(rows.gpus):
                 if self.facts.may_hold(slot, s):
                     own[g] = rows.variable(("on", job.name, slot, name), 0, 1)
         self.spreads = [
@@ -118,10 +105,10 @@ class TaskRows:
         rows.equal([(1, m) for m, _ in self.spreads], 1)
         for number, own in enumerate(self.on.values()):
             rows.equal([(1, v) for v in own.values()], 1)
-            for s in dict.fromkeys(self.gpus[g][1] for g in own):
-                here = [(1, v) for g, v in own.items() if self.gpus[g][1] == s]
+            for s in dict.fromkeys(rows.gpus[g][1] for g in own):
+                here = [(1, v) for g, v in own.items() if rows.gpus[g][1] == s]
                 rows.equal([*here, *((-1, m) for m, spread in self.spreads if spread.servers[number] == s)], 0)
-        for g in range(len(self.gpus)):
+        for g in range(len(rows.gpus)):
             rows.at_most([(1, own[g]) for own in self.on.values() if g in own], 1)
 
     def _operations(self) -> None:
@@ -149,13 +136,10 @@ class TaskRows:
         ends = [rows.variable(("end", name, i, *slot), self.low, self.high) for i in self.iterations]
         for i, begin, end in zip(self.iterations, begins, ends, strict=True):
             for x in operations:
-                rows.at_most([(1, begin), (-1, self.times[i, x][0])], 0)
-                rows.at_most([(1, self.times[i, x][1]), (-1, end)], 0)
+                rows.no_later(begin, self.times[i, x][0])
+                rows.no_later(self.times[i, x][1], end)
         if self.job.shape.barrier == ("slot" if slot else "job"):
-            for before, after in zip(ends, begins[1:], strict=False):
-                rows.at_most([(1, before), (-1, after)], 0)
-            if not self.finite:
-                rows.at_most([(1, ends[-1]), (-1, begins[0])], self.limit)
+            rows.in_turn(begins, ends)
         return begins, ends
 
     def _slots(self) -> None:
@@ -165,18 +149,18 @@ class TaskRows:
             begins, ends = self._group((slot,), blocks)
             for begin, end in zip(begins, ends, strict=True):
                 self.rows.at_most([(1, begin), (-1, end), *((1, self.lengths[x]) for x in blocks)], 0)
-            if not self.finite and slot == self.slots[0]:
+            if not self.rows.finite and slot == self.slots[0]:
                 self.rows.at_most([(-1, begins[0])], 0)
-                self.rows.at_most([(1, begins[0])], self.limit - 1 if self.number else 0)
+                self.rows.at_most([(1, begins[0])], self.rows.limit - 1 if self.number else 0)
 
     def _edges(self) -> None:
         edges = self.facts.edges | {(x, x, 1) for x in range(len(self.facts.names))}
         for before, after, lag in sorted(edges):
             for i in self.iterations:
                 turns, later = divmod(i + lag - 1, self.job.iterations)
-                if not turns or not self.finite:
-                    done, start = self.times[i, before][1], self.times[later + 1, after][0]
-                    self.rows.at_most([(1, done), (-1, start)], turns * self.limit)
+                if not turns or not self.rows.finite:
+                    start = self.times[later + 1, after][0]
+                    self.rows.no_later(self.times[i, before][1], start, -turns * self.rows.limit)
 
     def order_values(self, one: ResourceUse, other: ResourceUse) -> tuple[int, int]:
         """Return the least and largest value of the order of two operations of the job."""
@@ -185,11 +169,11 @@ class TaskRows:
         first, second = self.facts.number[str(x)], self.facts.number[str(y)]
         apart = self.facts.are_separated(first, second)
         leads = (second in self.after(first) or apart) if i < k else second in self.after(first)
-        low, high = (0, 1) if self.finite or apart else (-2 * self.reach, 2 * self.reach)
+        low, high = (0, 1) if self.rows.finite or apart else (-2 * self.reach, 2 * self.reach)
         if leads:
-            return (1, 1) if self.finite else (low, 0)
+            return (1, 1) if self.rows.finite else (low, 0)
         if i == k and first in self.after(second):
-            return (0, 0) if self.finite else (1, high)
+            return (0, 0) if self.rows.finite else (1, high)
         return low, high
 
     def block_uses(self, slot: str, present: int) -> list[ResourceUse]:
@@ -225,7 +209,7 @@ class TaskRows:
 
     def gpu_work(self, g: int) -> list[Term]:
         """Return terms that add up to a time that the blocks of all iterations keep a GPU."""
-        return [(self._slot_work(slot, self.gpus[g][1]), own[g]) for slot, own in self.on.items() if g in own]
+        return [(self._slot_work(slot, self.rows.gpus[g][1]), own[g]) for slot, own in self.on.items() if g in own]
 
     def _slot_work(self, slot: str, server: int) -> int:
         own = self.facts.cluster.servers[server].gpu_type
@@ -235,18 +219,8 @@ class TaskRows:
     @property
     def work(self) -> int:
         """Least time of the blocks of all iterations on all GPUs."""
-        held = {slot: {self.gpus[g][1] for g in own} for slot, own in self.on.items()}
+        held = {slot: {self.rows.gpus[g][1] for g in own} for slot, own in self.on.items()}
         return sum(min((self._slot_work(slot, s) for s in servers), default=0) for slot, servers in held.items())
-
-    @property
-    def tail(self) -> int:
-        """Least time between the end of a block and that of the job."""
-        return 0
-
-    @property
-    def first_ready(self) -> int:
-        """Earliest start of a transfer."""
-        return self.job.release_us
 
     def link_work(self, link: int) -> list[Term]:
         """Return terms that add up to the time of the transfers of all iterations on a link."""
@@ -296,8 +270,8 @@ class TaskRows:
                         copies = 1 - sum(more for _, more in turns)
                         rows.at_most([*terms, (-1, here[-1][1])], -each.bytes * copies)
                 rows.at_most([*here, (-1, peak)], 0)
-            if self.finite:
-                rooms = [(-servers[self.gpus[g][1]].gpu_memory, on) for g, on in own.items()]
+            if rows.finite:
+                rooms = [(-servers[rows.gpus[g][1]].gpu_memory, on) for g, on in own.items()]
                 rows.at_most([(1, peak), *rooms], -self.facts.memory[slot])
 
     def _turn(self, orders: Mapping[Name, int], one: tuple[int, str], other: tuple[int, str]) -> tuple[list[Term], int]:
@@ -309,6 +283,6 @@ class TaskRows:
             return [], 0
         forward = ("order", self.job.name, *one, self.job.name, *other)
         if forward in orders:
-            return ([(-1, orders[forward])], 1) if self.finite else ([(1, orders[forward])], 0)
+            return ([(-1, orders[forward])], 1) if self.rows.finite else ([(1, orders[forward])], 0)
         backward = orders["order", self.job.name, *other, self.job.name, *one]
-        return ([(1, backward)], 0) if self.finite else ([(-1, backward)], 1)
+        return ([(1, backward)], 0) if self.rows.finite else ([(-1, backward)], 1)
