@@ -16,7 +16,7 @@ _CELLS = 2**14
 """Sizes are rounded down to multiples of the capacity over this, so that a bin has so many sums of sizes at most."""
 
 
-class _ServerGroup(NamedTuple):
+class _JoinedServers(NamedTuple):
     """Servers that are joined without the named links, and those of the links that leave them, all by number."""
 
     servers: tuple[int, ...]
@@ -62,7 +62,7 @@ def bins(step: ProofStep, facts: Facts) -> int:
     return limit + 1
 
 
-def _groups(step: ProofStep, facts: Facts) -> list[_ServerGroup]:
+def _groups(step: ProofStep, facts: Facts) -> list[_JoinedServers]:
     named = set(step.all_named("links", facts.cluster.link_numbers, "link of the cluster"))
     links = facts.cluster.cluster.links
     part = facts.cluster.part_of([k for k in range(len(links)) if k not in named])
@@ -73,7 +73,7 @@ def _groups(step: ProofStep, facts: Facts) -> list[_ServerGroup]:
         left = [part[end] for end in links[k].ends if end in part]
         step.require(len(left) == 1, f"link {links[k].name!r} does not leave exactly one group", "links")
         leaving.setdefault(left[0], []).append(k)
-    return [_ServerGroup(tuple(own), tuple(leaving.get(number, ()))) for number, own in servers.items()]
+    return [_JoinedServers(tuple(own), tuple(leaving.get(number, ()))) for number, own in servers.items()]
 
 
 def _fast_gpus(job: JobFacts, limit: int) -> Mapping[int, int]:
