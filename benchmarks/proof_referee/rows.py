@@ -6,7 +6,6 @@ from itertools import combinations, pairwise, product
 
 from .common import Document, need
 from .facts import JobFacts
-from .resources import together
 from .rows_of_task_graphs import GraphRows
 from .rows_of_workers import JobRows
 from .table import Gpu, Name, Operation, Table, Term
@@ -117,26 +116,32 @@ class Rows(Table):
 
     def _memory(self) -> None:
         for number, gpu in enumerate(self.gpus):
-            most = ("activations", number)
-            self.values[most] = (0, gpu.server["gpu_memory"])
+            most, size = ("activations", number), gpu.server["gpu_memory"]
+            self.values[most] = (0, size)
             jobs = [job for job in self.jobs if gpu in job.allowed]
-            self.most([(1, most), *(term for job in jobs for term in job.states(gpu))], gpu.server["gpu_memory"])
+            needed, large = [(1, most), *(term for job in jobs for term in job.states(gpu))], self.largest_memory
+            self.most(needed, size)
+            for job in jobs:
+                for slot, peak in job.peaks.items():
+                    on = job.of("on", slot, gpu.name)
+                    if on in self.values:
+                        self.most([*needed, (1, peak), (large, on)], size + large)
             for job in jobs:
                 for terms in job.activations(gpu):
                     self.most([*terms, (-job.times, most)], 0)
 
     def _one_job_at_a_time(self) -> None:
         T = self.limit
-        for one, other in combinations(
-            [job for job in self.jobs if isinstance(job, JobRows) and job.facts.span >= 1], 2
-        ):
-            size, order = together(one.facts, other.facts), ("order", one.name, other.name)
+        for one, other in combinations([job for job in self.jobs if job.takes_time], 2):
+            order, activations = ("order", one.name, other.name), max(one.least_activations, other.least_activations)
             for gpu in one.allowed:
-                if gpu in other.allowed and size > gpu.server["gpu_memory"]:
-                    self.values[order] = (0, 1)
-                    both = [(T, job.of("on", gpu.name)) for job in (one, other)]
-                    self.most([(1, one.end), (-1, other.begin), (T, order), *both], 3 * T)
-                    self.most([(1, other.end), (-1, one.begin), (-T, order), *both], 2 * T)
+                states = product(one.states(gpu), other.states(gpu)) if gpu in other.allowed else ()
+                for (state, u), (other_state, v) in states:
+                    if state + other_state + activations > gpu.server["gpu_memory"]:
+                        self.values[order] = (0, 1)
+                        both = [(T, u), (T, v)]
+                        self.most([(1, one.end), (-1, other.begin), (T, order), *both], 3 * T)
+                        self.most([(1, other.end), (-1, one.begin), (-T, order), *both], 2 * T)
 
     def _licences(self, jobs: list[Document]) -> None:
         for licence, count in self.cluster.get("licences", {}).items():

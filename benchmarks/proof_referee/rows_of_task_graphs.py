@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from math import prod
 
+from .common import Document
 from .table import Gpu, Name, Operation, Table, Term
 from .task_graphs import Graph, Placed, slots_of
 
@@ -13,7 +14,7 @@ from .task_graphs import Graph, Placed, slots_of
 class GraphRows:
     """The variables and rows of one job, which `add` adds."""
 
-    ordered, tail = True, 0
+    ordered, tail, least_activations, takes_time = True, 0, 0, True
 
     def __init__(self, rows: Table, number: int, graph: Graph) -> None:
         self.rows, self.number, self.graph, self.job = rows, number, graph, graph.job
@@ -29,6 +30,8 @@ class GraphRows:
         around = self.turns * rows.limit
         self.range = (-around, around) if rows.cyclic else (self.job["release_us"], last)
         self.order_in_iteration = cache(self._order_in_iteration)
+        self.place = {name: place for place, name in enumerate(graph.operations)}
+        self.peaks: dict[str, Name] = {}
         self.has_rows = self._place()
 
     def _place(self) -> bool:
@@ -52,16 +55,30 @@ class GraphRows:
 
     def _spreads(self, before: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         if len(before) == len(self.servers):
-            yield before
+            if self._keeps_caps(dict(zip(self.servers, before))):
+                yield before
             return
         slot = list(self.servers)[len(before)]
         for server in self.servers[slot]:
             if self.graph.may_be_on(slot, server, before):
                 yield from self._spreads((*before, server["name"]))
 
+    def _keeps_caps(self, server_of: dict[str, str]) -> bool:
+        """Return whether no block draws more there than a power cap allows."""
+        types = {server["name"]: server["gpu_type"] for server in self.rows.cluster["servers"]}
+        for block in self.graph.blocks.values():
+            servers, watts = [server_of[slot] for slot in slots_of(block)], block.get("power_w", {})
+            for cap in self.rows.cluster.get("power_caps", []):
+                if sum(watts.get(types[one], 0) for one in servers if one in cap["servers"]) > cap["watts"]:
+                    return False
+        return True
+
     def of(self, what: str, *rest: object) -> Name:
         """Return the name of a variable of the job."""
         return (what, self.name, *rest)
+
+    def _gpus_of(self, slot: str) -> list[Gpu]:
+        return [gpu for gpu in self.allowed if gpu.server in self.servers[slot]]
 
     def slots_on(self, gpu: Gpu) -> list[str]:
         """Return the slots that may be on a GPU."""
@@ -147,7 +164,7 @@ class GraphRows:
         rows.values.update({self.of("spread", spread): (0, 1) for spread in self.spreads})
         rows.equal([(1, self.of("spread", spread)) for spread in self.spreads], 1)
         for place, (slot, servers) in enumerate(self.servers.items()):
-            gpus = [gpu for gpu in self.allowed if gpu.server in servers]
+            gpus = self._gpus_of(slot)
             rows.values.update({self.of("on", slot, gpu.name): (0, 1) for gpu in gpus})
             rows.equal([(1, self.of("on", slot, gpu.name)) for gpu in gpus], 1)
             for server in servers:
@@ -181,6 +198,8 @@ class GraphRows:
         for i in self.iterations:
             for x in graph.operations:
                 self._add_operation(i, x)
+        for slot in graph.slots:
+            self._add_memory(slot)
         edges = [*graph.shape["edges"], *([x, x, 1] for x in graph.operations)]
         for before, after, lag in edges:
             for i in self.iterations:
@@ -212,14 +231,50 @@ class GraphRows:
         for of in ((), *((slot,) for slot in slots)):
             rows.most([(1, self.of("begin", i, *of)), (-1, start)], 0)
             rows.most([(1, done), (-1, self.of("end", i, *of))], 0)
-        users = [
-            (f"gpu {gpu.name}", self.of("on", slot, gpu.name))
-            for slot in slots
-            for gpu in self.allowed
-            if gpu.server in self.servers[slot]
-        ]
+        users = [(f"gpu {gpu.name}", self.of("on", slot, gpu.name)) for slot in slots for gpu in self._gpus_of(slot)]
         users += [(f"slot {self.name}/{slot}", self.of("slot", slot)) for slot in slots]
         if rows.values[length][0] >= 1:
             users += [(f"link {link}", self.of("uses", x, link)) for link in sorted(self.uses[x])]
         for resource, present in users:
             rows.resources[resource].append(Operation(self.number, i, x, present, start, done, length))
+
+    def _add_memory(self, slot: str) -> None:
+        """Add what the memory intervals of a slot hold at the starts of its blocks."""
+        rows, intervals = self.rows, {}
+        for v, interval in enumerate(self.graph.shape["holds"], 1):
+            if interval["bytes"] and slot == interval.get("slot", slots_of(self.graph.blocks[interval["from"]])[0]):
+                intervals[v] = interval
+        if not intervals:
+            return
+        peak = self.peaks[slot] = self.of("peak", slot)
+        rows.values[peak] = 0, rows.largest_memory
+        for k in self.iterations:
+            for x in sorted({interval["from"] for interval in intervals.values()}):
+                held = [
+                    self._add_held(v, interval, i, k, x)
+                    for i in (self.iterations if self.barrier == "none" else [k])
+                    for v, interval in intervals.items()
+                ]
+                rows.most([*((1, name) for name in held), (-1, peak)], 0)
+        if not rows.cyclic:
+            room = [(-gpu.server["gpu_memory"], self.of("on", slot, gpu.name)) for gpu in self._gpus_of(slot)]
+            rows.most([(1, peak), *room], -self.graph.slots[slot]["memory"])
+
+    def _add_held(self, v: int, interval: Document, i: int, k: int, x: str) -> Name:
+        """Add how much a memory interval of iteration i holds at the start of a block in iteration k."""
+        held, size = self.of("holds", i, v, k, x), interval["bytes"]
+        self.rows.values[held] = 0, self.rows.largest_memory
+        one, turn = self._turn((i, interval["from"]), (k, x))
+        other, back = self._turn((k, x), (i, interval["to"]))
+        turns = [(-size * factor, order) for factor, order in [*turn, *back]]
+        self.rows.most([*turns, (-1, held)], size * (one + other - 1))
+        return held
+
+    def _turn(self, one: tuple[int, str], other: tuple[int, str]) -> tuple[int, list[Term]]:
+        """Return the turn from a block to another of its slot, as a constant and terms."""
+        if one == other:
+            return 0, []
+        forward = (one[0], self.place[one[1]]) < (other[0], self.place[other[1]])
+        (i, x), (k, y) = (one, other) if forward else (other, one)
+        order = self.of("order", i, x, self.name, k, y)
+        return (0, [(1, order)]) if forward == self.rows.cyclic else (1, [(-1, order)])

@@ -23,6 +23,8 @@ class JobRows:
         self.iterations, self.buckets = range(1, facts.n // self.times + 1), range(1, self.D + 1)
         self.state = facts.model["state_factor"] * sum(one["parameter_bytes"] for one in facts.model["segments"])
         self.allowed = [gpu for gpu in rows.gpus if gpu.server["name"] in facts.usable]
+        self.least_activations = memory(facts.model, min(facts.candidates)) - self.state
+        self.takes_time, self.peaks = facts.span >= 1, dict[str, Name]()
         types = {gpu.server["gpu_type"] for gpu in self.allowed}
         self.block = {t: [facts.p(t, d) for d in self.buckets] for t in types}
         self.fewest = dict(enumerate(facts.contributors, 1))

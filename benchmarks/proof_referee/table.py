@@ -43,6 +43,7 @@ class Table:
         servers = self.cluster["servers"]
         need(sum(server["gpus"] for server in servers) <= 60000, "there are more than 60000 GPUs")
         self.gpus = [Gpu(f"{server['name']}/{k}", server) for server in servers for k in range(server["gpus"])]
+        self.largest_memory = max(server["gpu_memory"] for server in servers)
         self.values: dict[Name, tuple[int, int]] = {}
         self.rows: list[tuple[dict[Name, int], int]] = []
         self.terms = 0

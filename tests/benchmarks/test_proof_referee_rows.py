@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from fractions import Fraction
 from random import Random
 from typing import Any
@@ -15,6 +16,7 @@ from proof_referee.rows import Rows
 
 import jigsaw_opt as jo
 from jigsaw_opt.documents import encode_instance
+from jigsaw_opt.problem import TaskGraphJob
 from tests.random_instances import (
     GOALS,
     random_instance,
@@ -69,18 +71,35 @@ def referees(table: Rows) -> set[Row]:
     return {row for row in rows if row[0] or row == NEVER}
 
 
+def with_memory(instance: jo.Instance, random: Random) -> jo.Instance:
+    """Return the instance with more memory of slots, and some memory intervals without bytes."""
+    jobs = []
+    for job in instance.jobs:
+        if isinstance(job, TaskGraphJob):
+            slots = tuple(replace(slot, memory=random.choice((0, 5, 11, 18, 40, 60))) for slot in job.shape.slots)
+            holds = tuple(replace(hold, bytes=random.choice((0, 15, hold.bytes))) for hold in job.shape.holds)
+            job = replace(job, shape=replace(job.shape, slots=slots, holds=holds))
+        jobs.append(job)
+    return replace(instance, jobs=tuple(jobs))
+
+
 def drawn(seed: int) -> jo.Instance:
     random, (horizon, objective) = Random(seed), GOALS[seed % 3]
     drawn_as = (random_instance, random_task_graph_instance, random_mixed_instance)
     if seed % 5 == 0:
         return tight_instance(seed)
-    instance = with_guarantees(drawn_as[seed % 5 % 3](seed, horizon, objective), random, 8)
+    instance = with_guarantees(with_memory(drawn_as[seed % 5 % 3](seed, horizon, objective), random), random, 8)
     return with_licences(with_power_caps(with_route_policies(instance, random), random), random)
+
+
+def is_apart(instance: jo.Instance, name: Any) -> bool:
+    """Return whether a variable is the order of two jobs without memory for both, a task-graph job among them."""
+    return name[0] == "order" and len(name) == 3 and any(job.name in name for job in instance.task_graph_jobs)
 
 
 @pytest.mark.parametrize("iterations", ["each", "together"])
 def test_rows_of_random_instances(iterations: str) -> None:
-    compared = 0
+    compared, kinds = 0, set()
     for seed in range(60):
         instance = drawn(seed)
         limit = Random(seed).choice((1, 5, 12, 50))
@@ -91,4 +110,6 @@ def test_rows_of_random_instances(iterations: str) -> None:
             assert least == {name: low for name, (low, _) in table.values.items()}, seed
             assert rows == referees(table), seed
             compared += 1
+            kinds |= {name[0] for name in table.values} | {"apart" for name in table.values if is_apart(instance, name)}
     assert compared >= 40
+    assert "apart" in kinds and ("peak" in kinds) == (iterations == "each")
