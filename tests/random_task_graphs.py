@@ -157,6 +157,31 @@ def _hold(random: Random, blocks: list[TaskGraphBlock]) -> MemoryInterval | None
     return MemoryInterval(start.name, end.name, random.choice((1, 4, 9)), random.choice(shared) if several else None)
 
 
+def with_copies(instance: Instance, times: int = 2) -> Instance:
+    """The instance whose task graphs have all of their operations so many times, each time without the others."""
+
+    def copied(shape: TaskGraph, k: int) -> TaskGraph:
+        return TaskGraph(
+            shape.slots,
+            tuple(replace(block, name=f"{block.name}.{k}") for block in shape.blocks),
+            tuple(replace(transfer, name=f"{transfer.name}.{k}") for transfer in shape.transfers),
+            tuple(replace(edge, before=f"{edge.before}.{k}", after=f"{edge.after}.{k}") for edge in shape.edges),
+            shape.barrier,
+            tuple(replace(each, start=f"{each.start}.{k}", end=f"{each.end}.{k}") for each in shape.holds),
+        )
+
+    def repeated(job: TaskGraphJob) -> TaskGraphJob:
+        all_of = [copied(job.shape, k) for k in range(times)]
+        parts = {
+            part: tuple(each for one in all_of for each in getattr(one, part))
+            for part in ("blocks", "transfers", "edges", "holds")
+        }
+        return replace(job, shape=replace(job.shape, **parts))
+
+    jobs = (repeated(job) if isinstance(job, TaskGraphJob) else job for job in instance.jobs)
+    return replace(instance, jobs=tuple(jobs))
+
+
 def one_after_another(instance: Instance, random: Random) -> Plan | None:
     """A plan on random GPUs in which operations of all jobs follow one another, iteration by iteration.
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from jigsaw_opt.checking.network import RouteFinder
+from jigsaw_opt.checking.proofs.facts.task_graphs import TaskGraphFacts
 from jigsaw_opt.checking.proofs.rows.job_rows import Name, PlanRows
 from jigsaw_opt.checking.terms import model_terms
 from jigsaw_opt.problem import Instance, JobPlan, Plan, TaskGraph, TaskGraphJobPlan
@@ -35,6 +37,7 @@ def values(rows: PlanRows, instance: Instance, plan: Plan, together: bool = Fals
     assert {name[1] for name in rows.names if name[0] == "begin"} == {job.name for job in jobs}
     if instance.horizon == "cyclic":
         jobs = _from_the_first_on([_close(job, plan.objective) for job in jobs], instance, plan.objective)
+    jobs = [_in_order(instance, job) if isinstance(job, TaskGraphJobPlan) else job for job in jobs]
     renamed = _renamed(instance, jobs, together)
     found: dict[Name, int] = {}
     for job in jobs:
@@ -108,6 +111,20 @@ def _from_the_first_on(jobs: Sequence[AnyJobPlan], instance: Instance, period: i
     begins = [_origin(job, instance) for job in jobs]
     moves = ((begin - begins[0]) % period - begin for begin in begins)
     return [job.moved(move.__add__) for job, move in zip(jobs, moves, strict=True)]
+
+
+def _in_order(instance: Instance, job: TaskGraphJobPlan) -> TaskGraphJobPlan:
+    """Return a job whose components alike start in their order in the first iteration."""
+    asked = next(each for each in instance.task_graph_jobs if each.name == job.name)
+    first, source = job.iterations[0].operations, {}
+    for alike in TaskGraphFacts(instance, asked).components_alike():
+        for own, taken in zip(alike, sorted(alike, key=lambda members: first[members[0]].start_us), strict=True):
+            source |= dict(zip(own, taken, strict=True))
+    blocks, iterations = len(asked.shape.blocks), []
+    for each in job.iterations:
+        runs = tuple(each.operations[source[x]] for x in range(len(source)))
+        iterations.append(replace(each, blocks=runs[:blocks], transfers=runs[blocks:]))
+    return replace(job, iterations=tuple(iterations))
 
 
 def _origin(job: AnyJobPlan, instance: Instance) -> int:

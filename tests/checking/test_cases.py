@@ -15,7 +15,7 @@ from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.solvers.case_search import prove_by_cases
 from tests.checking.proof_mutants import mutants
 from tests.random_instances import GOALS
-from tests.random_task_graphs import random_task_graph_instance
+from tests.random_task_graphs import random_task_graph_instance, with_copies
 from tests.task_graph_oracle import task_graph_optimum
 
 
@@ -30,7 +30,9 @@ def test_the_optimum_is_proven_and_no_more(number: int) -> None:
     assert proven(ProofStep(argument, "$"), Facts(instance)) == known.objective
 
 
-@pytest.mark.parametrize("name", ["shop/job-6x4", "shop/cyclic-5x4", "pipeline/two-servers-cyclic"])
+@pytest.mark.parametrize(
+    "name", ["shop/job-6x4", "shop/cyclic-5x4", "pipeline/two-servers-cyclic", "pipeline/tight-memory"]
+)
 def test_the_optimum_of_task_graphs_is_proven(name: str) -> None:
     instance, known = load(name), best_known(name)
     assert known is not None
@@ -55,6 +57,8 @@ def test_no_more_than_the_optimum_of_random_task_graphs_is_proven(goal: tuple[Ho
     found = 0
     for seed in range(6):
         instance = random_task_graph_instance(seed, *goal)
+        if seed % 3 == 0:
+            instance = with_copies(instance)
         best = task_graph_optimum(instance)
         if best is None:
             continue

@@ -16,7 +16,7 @@ from jigsaw_opt.solvers.case_search import prove_by_cases
 from jigsaw_opt.solvers.solve import solve
 from tests import random_instances as draw
 from tests.checking.rows_of_plans import broken, values
-from tests.random_task_graphs import random_mixed_instance, random_task_graph_instance
+from tests.random_task_graphs import random_mixed_instance, random_task_graph_instance, with_copies
 
 
 def require_rows(instance: Instance, plan: Plan) -> None:
@@ -70,6 +70,8 @@ def test_plans_of_random_task_graphs_keep_the_rows(seed: int) -> None:
         instance = random_task_graph_instance(seed, horizon, objective)
         if seed % 8:
             instance = draw.with_power_caps(instance, Random(seed))
+        elif seed % 3 == 0:
+            instance = with_copies(instance)
         elif horizon == "finite":
             instance = draw.tight_instance(seed, objective, "task-graphs" if seed % 16 else "mixed")
         for method in ("greedy", "phased" if horizon == "finite" else "auto"):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from graphlib import TopologicalSorter
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jigsaw_opt.checking.network import ExchangeTerms, RouteFinder
 from jigsaw_opt.checking.terms import transfer_duration
@@ -130,6 +131,33 @@ class TaskGraphFacts:
         """Return whether routes lead between any two of some servers."""
         return all(self._routes.passage(one, other) is not None for one, other in combinations(sorted(servers), 2))
 
+    def components_alike(self) -> list[list[list[int]]]:
+        """Return sets of components that may change places, each with its operations in order (docs/proofs.md)."""
+        part = {x: [x] for x in range(len(self.names))}
+        holds = [(self.number[i.start], self.number[i.end]) for i in self.job.shape.holds]
+        for one, other in [*((before, after) for before, after, _ in self.edges), *holds]:
+            if part[one] is not part[other]:
+                joined = sorted(part[one] + part[other])
+                part.update(dict.fromkeys(joined, joined))
+        found: dict[object, list[list[int]]] = {}
+        for x, members in part.items():
+            if x == members[0]:
+                found.setdefault(self._form(members), []).append(members)
+        return list(found.values())
+
+    def _form(self, members: Sequence[int]) -> object:
+        """Return all of a component but the names of its operations."""
+        shape, place = self.job.shape, {self.names[x]: k for k, x in enumerate(members)}
+        blocks = [shape.blocks[x] for x in members if x in self.blocks]
+        transfers = [self._transfer(x) for x in members if x not in self.blocks]
+        edges = {(e.before, e.after, e.lag) for e in shape.edges if (e.before, e.lag) != (e.after, 1)}
+        return (
+            tuple((b.slots, *map(_entries, (b.duration_us, b.power_w))) for b in blocks),
+            tuple((t.source, t.target, t.among, t.bytes) for t in transfers),
+            frozenset((place[before], place[after], lag) for before, after, lag in edges if before in place),
+            _entries(Counter((place[i.start], place[i.end], i.bytes, i.slot) for i in shape.holds if i.start in place)),
+        )
+
     def keep_power_caps(self, servers: Mapping[str, int]) -> bool:
         """Return whether each block alone keeps each power cap where slots have these servers."""
         own = {slot: self.cluster.servers[s] for slot, s in servers.items()}
@@ -236,3 +264,15 @@ def passage_us(transfer: TaskGraphTransfer, rate: int, latency_us: int) -> int:
     if workers:
         return transfer_duration(transfer.bytes, workers, workers, rate, latency_us)
     return -(-transfer.bytes * 10**6 // rate) + latency_us
+
+
+def _entries(table: Mapping[Any, int] | None) -> frozenset[tuple[Any, int]]:
+    return frozenset((table or {}).items())
+
+
+def _turned(waits_for: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
+    turned: dict[int, list[int]] = {number: [] for number in waits_for}
+    for after, before in waits_for.items():
+        for one in before:
+            turned[one].append(after)
+    return turned

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 from typing import NamedTuple
 
@@ -87,6 +87,7 @@ class TaskRows:
         if not rows.together:
             self._slots()
             self._edges()
+            self._copies()
 
     tail = 0
     """Least time between the end of a block and that of the job."""
@@ -161,6 +162,12 @@ class TaskRows:
                 if not turns or not self.rows.finite:
                     start = self.times[later + 1, after][0]
                     self.rows.no_later(self.times[i, before][1], start, -turns * self.rows.limit)
+
+    def _copies(self) -> None:
+        """Let components of the task graph that are alike start in their order."""
+        for alike in self.facts.components_alike():
+            for one, other in pairwise(alike):
+                self.rows.at_most([(1, self.times[1, one[0]][0]), (-1, self.times[1, other[0]][0])], 0)
 
     def order_values(self, one: ResourceUse, other: ResourceUse) -> tuple[int, int]:
         """Return the least and largest value of the order of two operations of the job."""
