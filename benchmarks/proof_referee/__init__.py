@@ -6,7 +6,7 @@ It shares no code with the package. It reads plain JSON, trusts that the instanc
 from __future__ import annotations
 
 from . import bins, cases, data_parallel, intervals, last_ends, pairs, parts_of_instances, shared_work  # noqa: F401  (they add kinds)
-from .common import Document, UnprovenError, fields, need, proven
+from .common import Document, UnprovenError, fields, need, proven, shown
 from .document import canonical, digest
 from .no_plan import check_no_plan
 
@@ -26,7 +26,7 @@ def fault_of(instance: Document, proof: Document) -> str | None:
             return None
         need(type(proof["bound"]) is int and proof["bound"] >= 0, "the bound is no integer of at least 0")
         value = proven(instance, proof["argument"])
-        need(value == proof["bound"], f"the argument proves {value}, not {proof['bound']}")
+        need(value == proof["bound"], f"the argument proves {shown(value)}, not the bound")
     except UnprovenError as error:
         return str(error)
     return None

@@ -52,7 +52,7 @@ def _bins(instance: Document, argument: Document) -> int:
         rooms = sorted((sum(_room(job, servers, group, U).values()) for group in groups), reverse=True)
         count = next(k for k in range(1, len(rooms) + 1) if sum(rooms[:k]) >= job.w)
         wanted += prices[job.job["name"]] * count
-    need(value < wanted, f"groups have room for {value}, and {wanted} is needed")
+    need(value < wanted, "groups have room for all that is needed")
     return U + 1
 
 

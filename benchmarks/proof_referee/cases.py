@@ -29,6 +29,7 @@ def _cases(instance: Document, argument: Document) -> int:
         need(possible != (entry == -1), "a leaf is not contradictory" if entry == -1 else "a case is split in vain")
         if entry >= 0:
             variable, most = branches[entry]
+            need(least[variable] <= most < largest[variable], "a branch narrows one case alone")
             for above in (True, False):  # the second case is taken last
                 low, high = list(least), list(largest)
                 if above:

@@ -65,6 +65,11 @@ def with_jobs(instance: Document, names: Any) -> Document:
     return {**instance, "jobs": [job for job in instance["jobs"] if job["name"] in names]}
 
 
+def shown(number: int) -> str:
+    """Return a number as text; of one of very many digits, how long it is."""
+    return str(number) if number.bit_length() < 1000 else f"{number.bit_length()} bits"
+
+
 def fraction(value: int | str) -> Fraction:
     """Return the exact value of an integer or of `digits/digits`."""
     return Fraction(value)

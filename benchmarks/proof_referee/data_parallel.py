@@ -39,7 +39,7 @@ def demands(instance: Document, resource: Resource, stated: Any, *facts: str, **
         demand = resource.demand(job)
         for name in facts:
             right = getattr(demand, name)
-            need(some[name] == right, f"{name} of {job.job['name']} is {right}")
+            need(some[name] == right, f"{name} of {job.job['name']} is another one")
         found.append((demand, some, job))
     resource.check_exclusion([job for *_, job in found])
     return found

@@ -17,7 +17,7 @@ def check_no_plan(instance: Document, argument: Document) -> None:
     upper = _upper_bound(some)
     need(argument["upper_bound"] == upper, f"the upper bound is {upper}")
     value = proven(some, argument["argument"])
-    need(value > upper, f"the argument proves {value}, not more than {upper}")
+    need(value > upper, f"the argument proves no more than {upper}")
 
 
 def _upper_bound(instance: Document) -> int | None:

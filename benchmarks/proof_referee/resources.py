@@ -60,7 +60,7 @@ class Resource:
             different(stated["servers"], [server["name"] for server in servers], "servers")
             need(bool(stated["servers"]), "there are no servers")
             capacity = sum(counts[name] for name in stated["servers"])
-        need(stated["capacity"] == capacity, f"the capacity is {capacity}")
+        need(stated["capacity"] == capacity, "the capacity is another one")
         self.capacity = capacity
 
     def _prices(self) -> int:

@@ -10,8 +10,12 @@ from proof_referee import cases as referee
 from proof_referee import fault_of
 
 from jigsaw_opt.checking.proofs import check_proof
+from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
+from jigsaw_opt.checking.proofs.rows.job_rows import JobRows
+from jigsaw_opt.checking.proofs.rows.plan_rows import plan_rows
 from jigsaw_opt.documents import decode_instance, decode_proof, encode_proof, instance_sha256
 from jigsaw_opt.instances import load
+from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server
 from jigsaw_opt.problem.bound_proof import BoundProof
 
 Document = dict[str, Any]
@@ -85,6 +89,32 @@ def test_rows_of_very_many_terms() -> None:
 def test_jobs_of_very_many_workers_are_in_no_proof() -> None:
     argument = {"kind": "critical path", "job": "j", "head": 0, "span": 2}
     assert "too many workers" in refusal({"servers": [server("a", 10**9)]}, [job("j", 10**9)], argument)
+
+
+def test_a_branch_that_leaves_one_of_its_cases_as_it_is() -> None:
+    variable, cluster, jobs = ["begin", "j", 1], {"servers": [server("a")]}, [job("j"), job("k")]
+    for most in (-1, 9, 10**9):
+        argument = tree("each", [variable], [0, -1, -1]) | {"limit": 9}
+        argument["branches"][0]["most"] = most
+        assert "leaves one of its cases" in refusal(cluster, jobs, argument)
+
+
+def test_numbers_of_very_many_digits_are_in_no_message() -> None:
+    prices = [{"gpu_type": "t", "gpu_memory": 10**6, "price": 10**4299}]
+    resource = {"kind": "gpus", "prices": prices, "capacity": 1}
+    cluster, jobs = {"servers": [server("a", 10)]}, [job("j")]
+    facts = {"names": ["j"], "head": 0, "work": 2 * 10**4299, "tail": 0}
+    assert "bits, not 1" in refusal(cluster, jobs, {"kind": "load", "resource": resource, "jobs": [facts]})
+
+
+def test_the_facts_of_a_level_are_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, lengths = [], JobRows.lengths
+    monkeypatch.setattr(JobRows, "lengths", lambda *given: (calls.append(given), lengths(*given))[1])
+    segments = tuple(Segment(f"s{k}", {"t": 1}, {"t": 1}, 1, 1) for k in range(100))
+    cluster = Cluster((Server("a", "t", 2, 10**9, 10**6),))
+    instance = Instance("deep", cluster, {"m": Model(segments)}, (Job("j", "m", 2, 1),), "finite", "makespan")
+    plan_rows(Facts(instance), 10, True)
+    assert 0 < len(calls) < 1000
 
 
 def test_values_that_creep_past_each_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from jigsaw_opt.arguments import typed
 from jigsaw_opt.checking.proofs.arguments import proven, require_no_plan
 from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
-from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError
+from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError, shown
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem.bound_proof import BoundProof
 from jigsaw_opt.problem.instance import Instance
@@ -60,5 +60,5 @@ def check_proof(instance: Instance, proof: BoundProof) -> ProofFault | None:
     except (MemoryError, OverflowError):
         return ProofFault("$.argument", "takes more memory than there is")
     if value != proof.bound:
-        return ProofFault("$.bound", f"is {proof.bound}, but the argument proves {value}")
+        return ProofFault("$.bound", f"is {shown(proof.bound)}, but the argument proves {shown(value)}")
     return None

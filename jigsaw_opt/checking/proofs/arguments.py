@@ -13,7 +13,7 @@ from jigsaw_opt.checking.proofs.kinds.loads import critical_path, load, workers
 from jigsaw_opt.checking.proofs.kinds.placements import held_memory, of_the_end, placed_kinds, placements
 from jigsaw_opt.checking.proofs.kinds.shared_work import shared_work
 from jigsaw_opt.checking.proofs.kinds.upper_bound import upper_bound
-from jigsaw_opt.checking.proofs.step import ProofStep
+from jigsaw_opt.checking.proofs.step import ProofStep, shown
 from jigsaw_opt.problem.instance import Objective
 from jigsaw_opt.problem.rules.keyed import altered
 
@@ -53,7 +53,7 @@ def require_no_plan(step: ProofStep, facts: Facts) -> None:
     most = step.required(upper_bound(part), "has a job that may move, and one without a deadline", "jobs")
     step.equal("upper_bound", most, "the upper bound of a least objective")
     value = proven(step.step("argument"), part)
-    step.require(value > most, f"proves {value}, which is not more than {most}", "argument")
+    step.require(value > most, f"proves {shown(value)}, which is not more than {most}", "argument")
     step.done()
 
 

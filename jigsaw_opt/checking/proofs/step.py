@@ -64,7 +64,7 @@ class ProofStep:
     def equal(self, field: str, own: int, what: str) -> int:
         """Return an integer that has to be what the checker works out itself."""
         claimed = self.integer(field, None)
-        self.require(claimed == own, f"{what} is {own}, not {claimed}", field)
+        self.require(claimed == own, f"{what} is {shown(own)}, not {shown(claimed)}", field)
         return own
 
     def text(self, field: str) -> str:
@@ -128,6 +128,11 @@ class ProofStep:
         """Fail where a field was not read: what nobody checks proves nothing."""
         unknown = sorted(self._fields.keys() - self._read)
         self.require(not unknown, f"has {', '.join(map(repr, unknown))}, which this kind of argument does not know")
+
+
+def shown(number: int) -> str:
+    """Return a number as messages show it: of a long one, which Python may refuse to write, the length."""
+    return str(number) if number.bit_length() < 1000 else f"a number of {number.bit_length()} bits"
 
 
 def integer(value: object, path: str, least: int | None = 0) -> int:

@@ -55,6 +55,10 @@ class IterationFacts:
         self.cluster, self.workers, self.terms, self.policy = cluster, workers, terms, policy
         self.depth, self._limits = terms.depth, limits
         self._transfers: dict[RateAndLatency, TransferFacts] = {}
+        self._deepest = {
+            memory: sum(size + terms.state_bytes <= memory for size in terms.activation_bytes)
+            for memory in {memory for _, memory in cluster.kinds}
+        }
 
     @property
     def levels(self) -> tuple[int, ...]:
@@ -76,7 +80,7 @@ class IterationFacts:
 
     def deepest(self, memory: int) -> int:
         """Return the deepest level of a worker that is alone on a GPU, 0 for none."""
-        return sum(size + self.terms.state_bytes <= memory for size in self.terms.activation_bytes)
+        return self._deepest[memory]
 
     @property
     def least_bytes(self) -> tuple[int, int]:

@@ -195,7 +195,10 @@ def _check_tree(step: ProofStep, domains: Domains, branches: Sequence[tuple[int,
         step.require(case < len(branches), f"{case} is no branch", "tree")
         if case >= 0:
             step.require(not refuted, "branches where there is already a contradiction", "tree")
-            way.append(domains.cases(*branches[case]))
+            variable, most = branches[case]
+            narrows = domains.low[variable] <= most < domains.high[variable]
+            step.require(narrows, f"branch {case} leaves one of its cases as it is", "tree")
+            way.append(domains.cases(variable, most))
         else:
             step.require(refuted, f"the case that {where} closes is not contradictory", "tree")
     step.require(_next_case(way) is None, "leaves cases open", "tree")

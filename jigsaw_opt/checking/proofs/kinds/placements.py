@@ -8,7 +8,7 @@ from math import gcd
 
 from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
 from jigsaw_opt.checking.proofs.facts.task_graphs import PlacedOperation, TaskGraphFacts, alike_servers
-from jigsaw_opt.checking.proofs.step import ProofStep, integer, text
+from jigsaw_opt.checking.proofs.step import ProofStep, integer, shown, text
 
 _MOST_SLOTS = 400
 
@@ -222,7 +222,7 @@ def placements(step: ProofStep, placement: Placement) -> int:
             proven = checks[chosen](argument, placement)
             argument.done()
             if proven < bound:
-                raise ProofStep({}, path).fail(f"argument {chosen} proves only {proven}")
+                raise ProofStep({}, path).fail(f"argument {chosen} proves only {shown(proven)}")
             return
         node = ProofStep(value, path)
         node.require(depth < len(order), "has more cases than slots")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from operator import add
 from typing import NamedTuple
 
@@ -250,13 +250,12 @@ class JobRows:
     def _in_spreads(self) -> None:
         """Let all iterations of a worker, each with the transfers behind it, fit between begin and end."""
         for m, spread in self.spreads:
-            tails = [
-                sum(self.lengths(c, spread)[0] for c in range(b, self.depth + 1)) for b in range(1, self.depth + 1)
-            ]
+            shortest = [self.lengths(b, spread)[0] for b in range(self.depth, 0, -1)]
+            tails = [*accumulate(shortest)][::-1]
             for g in self.on:
                 if spread.counts[self.rows.gpus[g][1]]:
                     durations = self.block_durations(g)
-                    ends = [max([durations[d], *map(add, durations[: d + 1], tails)]) for d in range(self.depth)]
+                    ends = [*map(max, durations, accumulate(map(add, durations, tails), max))]
                     most = self.repeats * ends[-1]
                     room = [(1, self.begins[0]), (-1, self.ends[0]), (most, m)]
                     self.rows.at_most([*room, *self.by_level(1, g, ends)], most)
