@@ -21,6 +21,7 @@ def fault_of(instance: Document, proof: Document) -> str | None:
         need(proof["format"] == "jigsaw-proof/1", "the format is another one")
         need(proof["instance_sha256"] == digest(instance), "the hash is another one")
         need(proof["objective"] == instance["objective"], "the objective is another one")
+        instance["spent"] = {}
         if proof["bound"] is None:
             check_no_plan(instance, proof["argument"])
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterable
 
-from .common import Document, fields, kind, need
+from .common import Document, fields, kind, need, spend
 from .rows import Name, Rows
 
 
@@ -13,7 +13,10 @@ from .rows import Name, Rows
 def _cases(instance: Document, argument: Document) -> int:
     need(argument["limit"] >= 0, "limit is below 0")
     need(argument["iterations"] in ("each", "together"), "iterations are neither each nor together")
-    propagation = Propagation(Rows(instance, argument["limit"], argument["iterations"] == "each"))
+    rows = Rows(instance, argument["limit"], argument["iterations"] == "each")
+    spend(instance, "rows", len(rows.rows), 60000)
+    spend(instance, "variables in rows", rows.terms, 600_000)
+    propagation = Propagation(rows)
     branches: list[tuple[int, int]] = []
     for branch in argument["branches"]:
         fields(branch, {"variable": list, "most": int}, "branch")
@@ -40,6 +43,7 @@ def _cases(instance: Document, argument: Document) -> int:
                 fits = low[variable] <= high[variable] and propagation.narrow(low, high, changed)
                 todo.append((low, high, fits))
     need(not todo, "the tree ends before its last case")
+    spend(instance, "changes of values", int(propagation.changes), MOST_CHANGES)
     return int(argument["limit"]) + 1
 
 

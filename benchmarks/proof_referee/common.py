@@ -52,17 +52,26 @@ def kind(name: str, **types: Any) -> Callable[..., Callable[[Document, Document]
 def proven(instance: Document, argument: Any) -> int:
     """Return what an argument proves of an instance, or raise where it is wrong."""
     need(type(argument) is dict and type(argument.get("kind")) is str, "an argument has no kind")
+    need(instance.get("depth", 0) <= 20, "more than 20 arguments about some jobs are inside one another")
     need(argument["kind"] in KINDS, f"there is no kind {argument['kind']}")
     types, function = KINDS[argument["kind"]]
     fields(argument, types, argument["kind"])
     return function(instance, argument)
 
 
+def spend(instance: Document, what: str, amount: int, most: int) -> None:
+    """Count what a whole proof asks for, and raise where that is too much (docs/proofs.md: limits)."""
+    spent = instance.setdefault("spent", {})
+    spent[what] = spent.get(what, 0) + amount
+    need(spent[what] <= most, f"there are more than {most} {what}")
+
+
 def with_jobs(instance: Document, names: Any) -> Document:
     """Return the instance that has the named jobs alone, in their order."""
+    depth = instance.get("depth", 0) + 1
     different(names, [job["name"] for job in instance["jobs"]], "jobs")
     need(bool(names), "there are no jobs")
-    return {**instance, "jobs": [job for job in instance["jobs"] if job["name"] in names]}
+    return {**instance, "depth": depth, "jobs": [job for job in instance["jobs"] if job["name"] in names]}
 
 
 def shown(number: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import gcd
 from typing import Any
 
-from .common import KINDS, Document, different, fields, need, parts
+from .common import KINDS, Document, different, fields, need, parts, spend
 from .task_graphs import Graph, Placed, interval_us, slot_named, slots_of
 
 Jobs = dict[str, Placed]
@@ -150,6 +150,14 @@ def _placements(instance: Document, jobs: Jobs, argument: Document) -> int:
     return int(argument["bound"])
 
 
+def _listed(argument: Document) -> int:
+    """Return how many operations the lists of an argument have."""
+    parts = argument.get("parts", [])
+    for part in parts:
+        fields(part, {"operations": list, "times": int}, "part")
+    return sum(len(part["operations"]) for part in parts)
+
+
 class Placements:
     """All ways to give slots their servers, one after the other, and what is proven of each."""
 
@@ -196,6 +204,7 @@ class Placements:
         if type(tree) is int:
             need(0 <= tree < len(self.argument["arguments"]), "there is no such argument")
             inner = self.argument["arguments"][tree]
+            spend(self.instance, "operations of cases", _listed(inner), 1_000_000)
             value = ENDS[inner["kind"]][1](self.instance, self.jobs, inner)
             need(value >= self.argument["bound"], f"argument {tree} proves {value} alone")
             self.used.add(tree)

@@ -17,6 +17,7 @@ def _pair(instance: Document, row: Document, _: object) -> tuple[dict[str, int],
     for job in (one, other):
         need("restart_us" not in job.job and bool(job.kinds), f"{job.job['name']} may move or has no usable kinds")
     need(one.w + other.w > sum({**one.usable, **other.usable}.values()), "the jobs need share no GPU")
+    need(bool(row["rows"]), "a pair has no rows")
     need(one.n * other.n <= 2500, "the jobs have too many iterations")
     coefficients, right, ends = dict.fromkeys(names, 0), Fraction(0), _ends_of_orders(one, other)
     for stated in row["rows"]:

@@ -8,17 +8,22 @@ from typing import Any
 import pytest
 from proof_referee import cases as referee
 from proof_referee import fault_of
+from proof_referee.common import UnprovenError, spend
 
 from jigsaw_opt.checking.proofs import check_proof
 from jigsaw_opt.checking.proofs.facts.instance_facts import Facts
+from jigsaw_opt.checking.proofs.kinds import pairs
 from jigsaw_opt.checking.proofs.rows.job_rows import JobRows
 from jigsaw_opt.checking.proofs.rows.plan_rows import plan_rows
-from jigsaw_opt.documents import decode_instance, decode_proof, encode_proof, instance_sha256
+from jigsaw_opt.checking.proofs.step import ProofStep, ProofStepError
+from jigsaw_opt.documents import decode_instance, decode_proof, encode_instance, encode_proof, instance_sha256
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server
 from jigsaw_opt.problem.bound_proof import BoundProof
+from jigsaw_opt.problem.instance import Objective
 
 Document = dict[str, Any]
+WEIGHTED: Objective = "weighted_completion"
 
 
 def server(name: str, gpus: int = 1, gpu_type: str = "t") -> Document:
@@ -89,6 +94,43 @@ def test_rows_of_very_many_terms() -> None:
 def test_jobs_of_very_many_workers_are_in_no_proof() -> None:
     argument = {"kind": "critical path", "job": "j", "head": 0, "span": 2}
     assert "too many workers" in refusal({"servers": [server("a", 10**9)]}, [job("j", 10**9)], argument)
+
+
+def test_arguments_about_some_jobs_inside_one_another() -> None:
+    argument: Document = {"kind": "none"}
+    for _ in range(21):
+        argument = {"kind": "some jobs", "jobs": ["j"], "argument": argument}
+    assert "more than 20" in refusal({"servers": [server("a")]}, [job("j")], argument)
+    # Twenty are not too many: the refusal is that of the bound.
+    assert "proves 0" in refusal({"servers": [server("a")]}, [job("j")], argument["argument"])
+
+
+def test_rows_and_operations_of_a_whole_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts, step = Facts(load("tiny/000")), ProofStep({}, "$")
+    facts.spend(step, "rows", 40_000)
+    with pytest.raises(ProofStepError, match="more than 60000 rows"):
+        facts.with_jobs(step, facts.instance).spend(step, "rows", 20_001)
+    document: Document = {"spent": {}}
+    spend(document, "rows", 40_000, 60_000)
+    with pytest.raises(UnprovenError, match="more than 60000 rows"):
+        spend({**document}, "rows", 20_001, 60_000)
+
+
+def test_the_orders_of_a_pair_are_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, ends = [], pairs._completions
+    monkeypatch.setattr(pairs, "_completions", lambda *given: (calls.append(given), ends(*given))[1])
+    cluster = Cluster((Server("a", "t", 2, 10**9, 10**6),))
+    models = {"m": Model((Segment("s", {"t": 1}, {"t": 1}, 0, 1),))}
+    instance = Instance("pair", cluster, models, (Job("j", "m", 2, 1), Job("k", "m", 2, 1)), objective=WEIGHTED)
+    row = {"kind": "pair", "jobs": ["j", "k"], "rows": [[1, 1, 6, 1]]}
+    stated = {"kind": "completions", "denominator": 2, "rows": [row, row]}
+    stated["completions"] = [{"names": [name], "completion": 2} for name in ("j", "k")]
+    proof = BoundProof("pair", instance_sha256(instance), WEIGHTED, 6, stated)
+    assert check_proof(instance, proof) is None
+    assert len(calls) == 1
+    proof = BoundProof("pair", instance_sha256(instance), WEIGHTED, 4, {**stated, "rows": [{**row, "rows": []}]})
+    assert check_proof(instance, proof) == ("$.argument.rows[0].rows", "is empty")
+    assert fault_of(json.loads(encode_instance(instance)), json.loads(encode_proof(proof))) == "a pair has no rows"
 
 
 def test_a_branch_that_leaves_one_of_its_cases_as_it_is() -> None:

@@ -80,4 +80,4 @@ def _part(step: ProofStep, facts: Facts, objective: Objective) -> tuple[set[str]
     names = set(step.texts("jobs"))
     jobs = tuple(job for job in facts.instance.jobs if job.name in names)
     step.require(bool(names) and len(jobs) == len(names), "is not a list of jobs of the instance", "jobs")
-    return names, Facts(altered(facts.instance, jobs=jobs, objective=objective))
+    return names, facts.with_jobs(step, altered(facts.instance, jobs=jobs, objective=objective))

@@ -5,6 +5,7 @@ They are worked out from docs/proofs.md alone, and share nothing with the code t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 
@@ -20,16 +21,35 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.task_graph import TaskGraphJob
 
 _MOST_WORKERS = 10**6
+_MOST_PARTS = 20
+_MOST = {"rows": 60_000, "variables in rows": 600_000, "operations of cases": 1_000_000, "changes of values": 2_000_000}
+"""How much a whole proof may ask a checker to do (docs/proofs.md: limits)."""
 
 
 class Facts:
-    """Facts of one instance, each worked out once, when an argument first asks for it."""
+    """Facts of one instance, each worked out once, when an argument first asks for it.
 
-    def __init__(self, instance: Instance) -> None:
+    `whole`: those of the instance of which this one has some jobs alone, in the same proof.
+    """
+
+    def __init__(self, instance: Instance, whole: Facts | None = None) -> None:
+        self._spent: Counter[str] = Counter() if whole is None else whole._spent
+        self.depth: int = 0 if whole is None else whole.depth + 1
+        self.ends_of_pairs: dict[tuple[str, ...], list[tuple[int, int]]] = {}
         self.instance = instance
         self.objective, self.finite = instance.objective, instance.horizon == "finite"
         self._iterations: dict[object, IterationFacts] = {}
         self._jobs: dict[str, JobFacts | None] = {}
+
+    def spend(self, step: ProofStep, what: str, amount: int) -> None:
+        """Count what a step asks a checker to do, and fail where the whole proof asks too much."""
+        self._spent[what] += amount
+        step.require(self._spent[what] <= _MOST[what], f"takes more than {_MOST[what]} {what} in this proof")
+
+    def with_jobs(self, step: ProofStep, instance: Instance) -> Facts:
+        """Return the facts of the instance that has some of the jobs alone."""
+        step.require(self.depth < _MOST_PARTS, f"is in more than {_MOST_PARTS} arguments about some jobs", "jobs")
+        return Facts(instance, self)
 
     @cached_property
     def cluster(self) -> ClusterFacts:

@@ -26,11 +26,11 @@ class Domains:
 
     `changes`: variable, whether its largest value changed, the value before, and why: the number of a row, or -1 for a
     branch. `conflict`: bounds that contradict each other, each a variable and whether it is the largest value.
-    `most_changes`: how many rows may make before the narrowing is given up.
+    `most_changes`: how many rows may make before the narrowing is given up. `left`: how many of them are left.
     """
 
     def __init__(self, plan: PlanRows, most_changes: int = MOST_CHANGES) -> None:
-        self._left = most_changes
+        self.left = most_changes
         self.plan, self.low, self.high = plan, [*plan.low], [*plan.high]
         self.changes: list[tuple[int, bool, int, int]] = []
         self.conflict: list[tuple[int, bool]] = []
@@ -54,7 +54,7 @@ class Domains:
         self._waiting, self._queued = deque(rows), bytearray(b"\1" * len(rows))
         self._set_reaches()
         refuted = self._narrow() or self._overloaded(range(len(self.plan.resources)))
-        self._left -= len(self.changes)
+        self.left -= len(self.changes)
         self._set_reaches()
         return refuted
 
@@ -70,7 +70,7 @@ class Domains:
     def _narrow(self) -> bool:
         """Narrow the variables by the rows that wait; return whether one of them cannot hold."""
         clock.check_deadline()
-        most = len(self.changes) + min(self._left, _MOST_CHANGES_BY_ROW * len(self._slack))
+        most = len(self.changes) + min(self.left, _MOST_CHANGES_BY_ROW * len(self._slack))
         low, high, slacks, rows = self.low, self.high, self._slack, self._terms
         waiting, queued = self._waiting, self._queued
         while waiting:
@@ -111,8 +111,8 @@ class Domains:
             users = self.plan.resources[number]
             here = [(low[o.start], high[o.end], low[o.length], o) for o in users if low[o.present] and low[o.length]]
             here.sort(key=lambda each: each[1])
-            self._left -= len(here) ** 2 // 100
-            if self._left < 0:
+            self.left -= len(here) ** 2 // 100
+            if self.left < 0:
                 raise TooManyChangesError
             for head in {each[0] for each in here}:
                 work = 0
@@ -140,7 +140,7 @@ class Domains:
             self.conflict = [(variable, False), (variable, True)]
             return True
         refuted = self._narrow()
-        self._left -= len(self.changes) - first - 1
+        self.left -= len(self.changes) - first - 1
         # The operations on other resources have not changed since the case above this one.
         touched = {number for change in self.changes[first:] for number in self._resources[change[0]]}
         return refuted or self._overloaded(sorted(touched))
@@ -171,6 +171,8 @@ def cases(step: ProofStep, facts: Facts) -> int:
         plan = plan_rows(facts, limit, iterations == "together")
     except TooManyRowsError:
         raise step.fail("has too many rows for this kind of argument", "limit") from None
+    facts.spend(step, "rows", len(plan.rows))
+    facts.spend(step, "variables in rows", plan.terms)
     numbers = {name: number for number, name in enumerate(plan.names)}
     branches = []
     for each in step.steps("branches"):
@@ -179,7 +181,9 @@ def cases(step: ProofStep, facts: Facts) -> int:
         branches.append((numbers[name], each.integer("most", None)))
         each.done()
     try:
-        _check_tree(step, Domains(plan, MOST_CHANGES), branches)
+        domains = Domains(plan, MOST_CHANGES)
+        _check_tree(step, domains, branches)
+        facts.spend(step, "changes of values", MOST_CHANGES - domains.left)
     except TooManyChangesError:
         raise step.fail("narrows values too often for this kind of argument", "tree") from None
     return limit + 1

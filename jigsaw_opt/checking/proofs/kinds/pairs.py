@@ -34,7 +34,10 @@ def pair(step: ProofStep, facts: Facts) -> RowSum:
     placed = all(job.shared.blocks and job.job.restart_us is None for job in (one, other))
     step.require(wide and placed, "need not share a GPU", "jobs")
     step.require(one.iterations * other.iterations <= _MOST_ORDERS, "have too many iterations", "jobs")
-    ends = _completions(one, other)
+    if names not in facts.ends_of_pairs:
+        facts.ends_of_pairs[names] = _completions(one, other)
+    ends = facts.ends_of_pairs[names]
+    step.require(bool(step.value("rows")), "is empty", "rows")
     factors, total = Counter[str](), 0
     for (first, second, least, multiplier), path in step.fours("rows", "two factors, a least sum and a multiplier"):
         if min(first * x + second * y for x, y in ends) < least:

@@ -201,6 +201,11 @@ def held_memory(step: ProofStep, placement: Placement) -> int:
     return -(-step.equal("work", work, "the sum of units times time") // capacity)
 
 
+def _operations_of(argument: ProofStep) -> int:
+    """Return how many operations an argument lists."""
+    return sum(len([*part.items("operations")]) for part in argument.steps("parts")) if argument.has("parts") else 0
+
+
 def placements(step: ProofStep, placement: Placement) -> int:
     """Return the bound of cases by the servers of slots, where each case has an argument for it."""
     order = [placement.slot(step, "order", names) for names, _ in step.items("order")]
@@ -211,6 +216,7 @@ def placements(step: ProofStep, placement: Placement) -> int:
     bound, arguments = step.integer("bound"), step.steps("arguments")
     alike = alike_servers(placement.facts.instance, any(job.job.route_policy is not None for job, _ in order))
     checks = [argument.named("kind", placed_kinds(), "kind for a case") for argument in arguments]
+    lengths = [_operations_of(argument) for argument in arguments]
     used_arguments = set[int]()
 
     def walk(value: object, path: str, depth: int) -> None:
@@ -219,6 +225,7 @@ def placements(step: ProofStep, placement: Placement) -> int:
             step.require(chosen < len(arguments), f"has no entry {chosen}", "arguments")
             argument = arguments[chosen]
             used_arguments.add(chosen)
+            placement.facts.spend(step, "operations of cases", lengths[chosen])
             proven = checks[chosen](argument, placement)
             argument.done()
             if proven < bound:

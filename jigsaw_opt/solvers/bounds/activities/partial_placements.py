@@ -46,6 +46,8 @@ _MOST_LINKS = 8
 
 _MOST_LISTED = 5_000
 """Largest number of nodes of which an argument is made."""
+_MOST_OPERATIONS = 1_000_000
+"""Largest number of operations in the chains of all nodes of an argument (docs/proofs.md: limits)."""
 _CHAIN, _FLUSH = "the longest chain of operations", "the blocks of a slot between barriers"
 
 Resource = tuple[str, int]
@@ -314,6 +316,9 @@ class _PlacementTree:
         if len(nodes) + len(self._dead) > _MOST_LISTED:
             return None
         cases = {node.servers: self._case(node) for node in nodes}
+        listed = sum(len(part["operations"]) for own in cases.values() for part in (own or {}).get("parts", ()))
+        if listed > _MOST_OPERATIONS:
+            return None
         order = [self._slot_names(*each) for each in self._order]
         names = [server.name for server in self._cluster.servers]
         return placements_argument(order, names, bound, cases, self._dead)
