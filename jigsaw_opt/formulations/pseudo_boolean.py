@@ -25,12 +25,12 @@ def decision_problem(instance: Instance, limit: int, together: bool) -> OpbProbl
         fewer = "" if together else f"; those with {argument('iterations', 'together')} are fewer"
         told = f"instance {instance.name!r} has too many rows of a plan to be written{fewer}"
         raise UsageError(told, code="too-large", path="iterations") from None
-    goal = instance.objective.replace("_", " ")
+    goal = {"weighted_completion": "sum of weighted completion times"}.get(instance.objective, instance.objective)
     told = "one iteration for all of a job" if together else "each iteration for itself"
     remarks = (
         f"the rows of a plan (jigsaw-opt, docs/proofs.md), {told}",
         f"instance {json.dumps(instance.name)}, sha256 {instance_sha256(instance)}",
-        f"unsatisfiable: no correct plan has a {goal} of at most {limit}, so {limit + 1} is a lower bound",
+        f"unsatisfiable: no correct plan has a {goal} of at most {limit:,}, so {limit + 1:,} is a lower bound",
         "satisfiable: nothing is known of plans, for the rows leave out some of their rules",
     )
     return OpbProblem(rows, remarks)

@@ -264,10 +264,8 @@ def _opb(
     if at_most is None:
         raise missing_option("at_most", f"{argument('to', 'opb')} needs {argument('at_most')} or {argument('proof')}")
     require_at_least(0, at_most=at_most)
-    document = decision_problem(instance, at_most, iterations == "together").document()
-    goal = f"{instance.objective} of at most {at_most:,}"
-    notes = (f"unsatisfiable: no correct plan has a {goal}; satisfiable: nothing is known, for rules are left out",)
-    return Exported({"plan.opb": document}, notes)
+    decision = decision_problem(instance, at_most, iterations == "together")
+    return Exported({"plan.opb": decision.document()}, tuple(decision.remarks[-2:]))
 
 
 def _loaded(proof: BoundProof | Path) -> BoundProof:

@@ -132,6 +132,8 @@ def test_minisat_reads_the_files(number: int, tmp_path: Path) -> None:
 
 def test_what_cannot_be_written_is_refused() -> None:
     ends("2: missing-option at_most", "export", "tiny/000", "--to", "opb", "-o", "-")
+    notes = export(load("tiny/003"), to="opb", at_most=9000).notes
+    assert notes[0].startswith("unsatisfiable: no correct plan has a sum of weighted completion times of at most 9,000")
     ends("2: too-large iterations", "export", "pod/plain", "--to", "opb", "--at-most", "9", "-o", "-")
     with pytest.raises(UsageError, match="at least 0"):
         export(load("tiny/000"), to="opb", at_most=-1)

@@ -185,6 +185,7 @@ def test_a_measured_solve_may_be_followed_by_a_search_for_a_proof() -> None:
         rows.append({"key": task.key, **task.labels, "error": None, **task.function(*task.arguments)})
     told = [(row["status"], row["certified"], row["certify_limit"]) for row in rows]
     assert told == [("optimal", False, None), ("optimal", True, 20.0)]
+    assert (rows[1]["verdict"], rows[1]["certified_bound"]) == ("certified optimal", rows[1]["bound"])
     (cell,) = summary(rows)
     assert (cell.proven, cell.certified, cell.certified_optimal) == (2, 1, 1)
 

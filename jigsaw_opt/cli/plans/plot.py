@@ -44,7 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.foreground is not None and arguments.replay is not None:
         raise not_together("--foreground", "--foreground is about a plan; leave out --replay")
     if arguments.proof is not None and (form != "html" or arguments.replay is not None):
-        raise not_together("--proof", "--proof is told on the page of a plan: give -o FILE.html, without --replay")
+        how = "give -o FILE.html" if form != "html" else "leave out --replay"
+        raise not_together("--proof", f"--proof is told on the page of a plan: {how}")
     instance, plan = checked_plan(arguments.instance, arguments.plan)
     proof = given_proof(arguments)
     if proof is not None:

@@ -18,7 +18,8 @@ from jigsaw_opt.sweeps.record import is_number
 
 _OF_INSTANCE = ("instance", "set", "horizon", "objective_kind", "gpus", "workers")
 _OF_TASK = ("solver", "seed", "time_limit", "work_limit", "gap_limit", "threads", "certify_limit")
-_FOUND = ("status", "stopped_by", "objective", "bound", "gap", "bound_reason", "certified", "bound_by")
+_OF_BOUND = ("bound", "gap", "bound_reason", "certified", "bound_by", "certified_bound", "verdict")
+_FOUND = ("status", "stopped_by", "objective", *_OF_BOUND)
 _COST = ("seconds", "seconds_to_objective", "primal_dual_integral", "cpu_seconds", "peak_rss_mib")
 _WITH = ("host", "host_cores", "hardware", "versions")
 COLUMNS = (*_OF_INSTANCE, *_OF_TASK, *_FOUND, *_COST, *_WITH, "instance_sha256", "error")

@@ -67,7 +67,7 @@ def _better_plan(plan: Plan | None) -> dict[str, Any]:
     return {"plan": json.loads(encode_plan(plan))}
 
 
-_OF_RESULT = ("objective", "bound", "bound_reason", "gap", "certified", "bound_by")
+_OF_RESULT = ("objective", "bound", "bound_reason", "gap", "certified", "bound_by", "certified_bound", "verdict")
 
 
 def _outcome(result: Result, limit: float | None) -> dict[str, Any]:
