@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from jigsaw_opt.documents.file_bytes import read_text, write_atomically
 from jigsaw_opt.documents.parsing import parsed
 from jigsaw_opt.documents.readers.profiles.pipedream import read_layer_graph
 from jigsaw_opt.documents.recognising import expecting, likely_form, stated_kind
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.problem import Instance, Plan
 from jigsaw_opt.problem.bound_proof import BoundProof
 from jigsaw_opt.problem.measured.layers import LayerGraph, MeasuredLayer, chain_edges
@@ -165,8 +166,13 @@ def _loaded(path: str | os.PathLike[str], decode: Callable[[bytes, str], Documen
     """Read a document of one of these kinds from a file, which gzip may have compressed."""
     source = os.fspath(path)
     data = read_text(path)
-    with expecting(data, source, *kinds):
-        return decode(data, source)
+    try:
+        with expecting(data, source, *kinds):
+            return decode(data, source)
+    except InvalidInputError as error:
+        if any(problem.path.startswith("$") for problem in error.problems):
+            error.add_note(source)
+        raise
 
 
 def decode_document(data: bytes, source: str) -> Instance | Plan | Replay | LayerGraph | BoundProof:
@@ -203,7 +209,7 @@ def save_instance(instance: Instance, path: str | os.PathLike[str]) -> None:
     UsageError
         It is of another type, or the file cannot be written.
     """
-    write_atomically(path, encode_instance(instance))
+    _save(path, encode_instance(instance))
 
 
 @typed
@@ -222,7 +228,7 @@ def save_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
     UsageError
         It is of another type, or the file cannot be written.
     """
-    write_atomically(path, encode_plan(plan))
+    _save(path, encode_plan(plan))
 
 
 @typed
@@ -241,4 +247,9 @@ def save_proof(proof: BoundProof, path: str | os.PathLike[str]) -> None:
     UsageError
         It is of another type, or the file cannot be written.
     """
-    write_atomically(path, encode_proof(proof))
+    _save(path, encode_proof(proof))
+
+
+def _save(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a document to a file, which gzip compresses if its name ends in ``.gz``."""
+    write_atomically(path, gzip.compress(data, mtime=0) if os.fspath(path).endswith(".gz") else data)

@@ -23,7 +23,7 @@ from time import monotonic
 from typing import Any
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.documents import encode_plan, encode_proof, instance_sha256, load_plan, write_atomically
+from jigsaw_opt.documents import encode_proof, instance_sha256, load_plan, save_plan, write_atomically
 from jigsaw_opt.errors import CheckFailedError, InvalidInputError, JigsawError, Problem, UsageError
 from jigsaw_opt.instances.catalogue import (
     BEST_KNOWN,
@@ -130,7 +130,7 @@ def store(
     if plan is not None and plan.objective == best.objective and (better or not file.exists()):
         best = replace(best, found=new.found)
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, gzip.compress(encode_plan(best.labelled(plan)), mtime=0))
+        save_plan(best.labelled(plan), file)
     if proof is not None and best.certified_bound == proof.bound:
         file, data = proof_path(name, plans), gzip.compress(encode_proof(proof), mtime=0)
         more = old is None or old.certified_bound < proof.bound or not file.exists()

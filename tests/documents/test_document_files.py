@@ -158,6 +158,8 @@ def test_what_gzip_has_compressed_is_loaded(tmp_path: Path, pair: Instance, pair
     path = tmp_path / "it.json.gz"
     path.write_bytes(gzip.compress(encode_plan(pair_plan)))
     assert load_plan(path) == load_document(path) == pair_plan
+    save_plan(pair_plan, path)
+    assert gzip.decompress(path.read_bytes()) == encode_plan(pair_plan)
     path.write_bytes(gzip.compress(encode_instance(pair)))
     assert load_instance(path) == pair
     path.write_bytes(path.read_bytes()[:-20])

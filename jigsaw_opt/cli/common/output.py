@@ -62,7 +62,8 @@ def print_table(
 def print_error(error: JigsawError) -> None:
     """Print one clear error on standard error; an invalid input lists its problems."""
     if isinstance(error, InvalidInputError):
-        print(f"error: {counted(len(error.problems), 'problem')}", file=sys.stderr)
+        source = "".join(f" in {name}" for name in getattr(error, "__notes__", ()))
+        note(f"error: {counted(len(error.problems), 'problem')}{source}")
         print_problems(error.problems)
     else:
         first, *more = error.args if isinstance(error, UsageError) else (error,)
