@@ -10,6 +10,7 @@ from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from itertools import starmap
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.common.arguments import PROGRESS, SEED, Arguments
@@ -198,14 +199,21 @@ def _with_proof(instance: Instance, result: Result, arguments: argparse.Namespac
     from jigsaw_opt.solvers.certification import certify
 
     left = None if options.time_limit is None else max(0.0, options.time_limit - result.seconds)
+    began = monotonic()
     before, result = result, certify(instance, result, left, options.cancel)
-    proof = result.bound_proof
+    spent, proof = monotonic() - began, result.bound_proof
     if proof is not None:
         save_proof(proof, arguments.proof)
         if not result.certified:
             by = f"; of the bound {result.bound} there is only the word of {result.bound_by or 'its solver'}"
             rest = ", and not that there is no plan" if result.status == "infeasible" else by
             note(f"{arguments.proof} proves the bound {proof.bound}{rest}")
+            if result.stopped_by != "interrupt":
+                ended = "at its own limits, so more time does not help"
+                # Cases have half of the time that is left.
+                if left is not None and spent >= left / 2:
+                    ended = "by the time limit, so a larger --time-limit may help"
+                note(f"the search for a proof was ended after {spent:.2f} s, beside the solve, {ended}")
         if result.bound > before.bound:
             note(f"{arguments.proof} proves {proof.bound}, more than the bound {before.bound} of the solve")
             if result.plan is not None and arguments.output is not None:
@@ -313,7 +321,8 @@ def _print(instance: Instance, result: Result, arguments: argparse.Namespace) ->
     gap = None if result.gap is None else f"{100 * result.gap:.2f} %"
     how = result.verdict, result.stopped_by, result.solver, f"{result.seconds:.2f} s"
     figures = ("objective", "bound", "gap", "status", "stopped by", "solver", "time")
-    print_table(figures, [(result.objective, result.bound, gap, *how)])
+    bound = None if result.status == "infeasible" else result.bound
+    print_table(figures, [(result.objective, bound, gap, *how)])
 
 
 def _no_plan(result: Result, arguments: argparse.Namespace) -> str:
