@@ -45,13 +45,13 @@ def proof_fault(instance: Instance, proof: BoundProof, correct: Plan | None = No
     return ProofFault("$.bound", f"{told}, but {plan}: a check is wrong; please report it")
 
 
-def require_right(
-    instance: Instance, proof: BoundProof, correct: Plan | None = None, source: str = "the proof"
-) -> None:
-    """Refuse a proof that is wrong, with the first step that fails.
-
-    `correct`: a correct plan. `source`: what the proof is called.
-    """
+def require_right(instance: Instance, proof: BoundProof, correct: Plan | None = None) -> None:
+    """Refuse a proof that is wrong, with the first step that fails; `correct`: a correct plan."""
     fault = proof_fault(instance, proof, correct)
     if fault is not None:
-        raise CheckFailedError(f"{source} is wrong: {fault.path} {fault.message}")
+        raise CheckFailedError(wrong_proof(fault))
+
+
+def wrong_proof(fault: ProofFault) -> str:
+    """Return that a proof is wrong, and the step that fails."""
+    return f"the proof is wrong: {fault.path}: {fault.message}"

@@ -197,7 +197,7 @@ def _without_bound(result: Result, fault: ProofFault) -> Result:
     """Return a result whose bound is what else is proven, since the proof of its own is wrong."""
     found: BoundProof | None = result.bound_proof
     bound = result.certified_bound or 0
-    told = f"the proof of the bound {result.bound} by {result.bound_by} is wrong: {fault.path} {fault.message}"
+    told = f"the proof of the bound {result.bound} by {result.bound_by} is wrong: {fault.path}: {fault.message}"
     others = ", ".join(map(repr, third_party(result.proof.relaxation)))
     blame = f"this is a fault of the plug-in {others}" if others else _REPORT
     plan = None if result.plan is None else replace(result.plan, bound=bound, status="feasible")

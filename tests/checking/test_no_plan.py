@@ -202,7 +202,7 @@ def test_the_commands_write_and_check_it(
     # A right proof of a bound is no proof that there is no plan.
     save_proof(BoundProof(late.name, instance_sha256(late), late.objective, None, {"kind": "none"}), proof)
     assert main(["check", str(path), "--proof", str(proof)]) == 7
-    assert "proves a bound, not that there is no plan" in capsys.readouterr().out
+    assert "proves a bound, not that there is no plan" in capsys.readouterr().err
 
 
 def test_a_job_with_an_own_depth_rule_may_be_named_and_has_no_facts() -> None:
@@ -226,6 +226,7 @@ def test_a_search_that_fails_says_so(
     assert main(["solve", str(path), "--proof", str(proof)]) == 4
     printed = capsys.readouterr()
     assert "infeasible (not certified)" in printed.out
+    assert "1800" not in printed.out
     assert "proves the bound 1800, and not that there is no plan" in printed.err
     assert main(["check", str(path), "--proof", str(proof)]) == 0
     assert capsys.readouterr().out == "no plan is better than 1800 (certified)\n"
@@ -243,5 +244,5 @@ def test_a_plan_beside_a_proof_that_there_is_none_is_a_contradiction(
     monkeypatch.setattr(proofs, "require_no_plan", lambda step, facts: None)
     save_proof(BoundProof(pair.name, instance_sha256(pair), pair.objective, None, {"kind": "no plan"}), path)
     assert main(["check", str(pair_path), str(pair_plan_path), "--proof", str(path)]) == 7
-    told = "$.bound says that there is no plan, but the plan has 1800 and keeps all rules: a check is wrong"
-    assert told in capsys.readouterr().out
+    told = "$.bound: says that there is no plan, but the plan has 1800 and keeps all rules: a check is wrong"
+    assert told in capsys.readouterr().err

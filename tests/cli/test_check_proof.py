@@ -61,7 +61,9 @@ def test_a_wrong_proof_says_which_step_fails(
     path, plan = tmp_path / "proof.json", tmp_path / "plan.json"
     save_proof(replace(proof, argument={"kind": "hope"}), path)
     assert main(["check", str(pair_path), str(pair_plan_path), "--proof", str(path)]) == 7
-    assert capsys.readouterr().out == f"correct\n{path}: $.argument.kind 'hope' is no kind of argument about makespan\n"
+    printed = capsys.readouterr()
+    told = "error: the proof is wrong: $.argument.kind: 'hope' is no kind of argument about makespan\n"
+    assert (printed.out, printed.err) == ("correct\n", told)
     assert main(["check", str(pair_path), "--proof", str(path), "--json"]) == 7
     fault = {"path": "$.argument.kind", "message": "'hope' is no kind of argument about makespan"}
     wrong = {"right": False, "fault": fault, "bound": 0, "certified_optimal": None}
@@ -75,7 +77,7 @@ def test_a_wrong_proof_says_which_step_fails(
     monkeypatch.setattr(proofs, "proven", lambda step, facts: 1801)
     save_proof(replace(proof, bound=1801), path)
     assert main(["check", str(pair_path), str(pair_plan_path), "--proof", str(path)]) == 7
-    assert "please report it" in capsys.readouterr().out
+    assert "please report it" in capsys.readouterr().err
 
 
 def test_a_proof_is_told_where_its_plan_is_explained_and_drawn(
@@ -95,8 +97,13 @@ def test_a_proof_is_told_where_its_plan_is_explained_and_drawn(
         ["export", pair[0], "--to", "mps", "-o", str(tmp_path / "x.mps")],
     ):
         assert main([*command, *given]) == 7
-        assert "$.bound is 1800, but the argument proves 0" in capsys.readouterr().err
+        told = "error: the proof is wrong: $.bound: is 1800, but the argument proves 0\n"
+        assert capsys.readouterr().err == told
         assert main([*command, "--proof", str(pair_plan_path)]) == 3
+        path.write_text(path.read_text().replace("1800", "-1"))
+        assert main([*command, *given]) == 3
+        assert capsys.readouterr().err.splitlines()[-2] == f"error: 1 problem in {path}"
+        path.write_text(path.read_text().replace("-1", "1800"))
     assert not page.exists()
     argument = {"kind": "sum", "parts": [{"argument": {"resource": {"links": ["l"], "servers": ["s0"]}}}]}
     save_proof(replace(proof, bound=1800, argument=argument), path)
@@ -213,6 +220,7 @@ def test_solve_says_where_a_proof_falls_short(
     assert main(["solve", "tiny/000", "--work-limit", "5", "--threads", "1", "--proof", str(proof)]) == 0
     printed = capsys.readouterr()
     assert "proves" in printed.err and "of the bound 3415 there is only the word of CP-SAT" in printed.err
+    assert "the search for a proof was ended after " in printed.err
     assert "optimal (by CP-SAT)" in printed.out
     assert main(["check", "tiny/000", "--proof", str(proof)]) == 0
     ends("2: not-together --proof", "solve", "tiny/000", "--per-progress", "--proof", proof)

@@ -71,7 +71,7 @@ def test_a_wrong_proof_is_a_fault_and_certifies_nothing(pair: Instance, monkeypa
     wrong = (1800, {"kind": "test", "value": 1799})
     found = solved(pair, monkeypatch, wrong)
     assert (found.status, found.stopped_by, found.bound) == (Status.FEASIBLE, StoppedBy.FAILURE, 0)
-    assert "by the relaxation own is wrong: $.bound is 1800, but the argument proves 1799" in found.failure
+    assert "by the relaxation own is wrong: $.bound: is 1800, but the argument proves 1799" in found.failure
     assert found.plan is not None and (found.plan.status, found.plan.bound) == ("feasible", 0)
     assert check(pair, found.plan) == ()
     assert found.verdict == "feasible (bound not certified)"

@@ -73,7 +73,7 @@ def _tell(
     of_proof: tuple[BoundProof | None, ProofFault | None],
 ) -> None:
     """Print what a plan breaks and which step of a proof fails, or what is right."""
-    from jigsaw_opt.checking.require import of_another
+    from jigsaw_opt.checking.require import of_another, wrong_proof
 
     (plan, broken), (proof, fault) = of_plan, of_proof
     other = None if plan is None else of_another(instance, plan)
@@ -91,7 +91,7 @@ def _tell(
     if told:
         print("; ".join(told))
     if fault is not None:
-        print(printable(f"{arguments.proof}: {fault.path} {fault.message}"))
+        note(f"error: {wrong_proof(fault)}")
 
 
 def _print(violations: Sequence[Violation]) -> None:

@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     instance, plan = checked_plan(arguments.instance, arguments.plan)
     proof = given_proof(arguments)
     if proof is not None:
-        require_right(instance, proof, plan, str(arguments.proof))
+        require_right(instance, proof, plan)
     picture = picture_of(instance, plan, arguments.replay)
     if arguments.foreground is not None:
         picture = _with_foreground(picture, arguments.foreground)
