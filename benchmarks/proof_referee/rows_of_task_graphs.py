@@ -8,7 +8,7 @@ from math import prod
 
 from .common import Document
 from .table import Gpu, Name, Operation, Table, Term
-from .task_graphs import Graph, Placed, slots_of
+from .task_graphs import Graph, Placed, components_alike, slots_of
 
 
 class GraphRows:
@@ -207,6 +207,8 @@ class GraphRows:
                 if rows.cyclic or periods == 0:
                     waits = [(1, self.of("done", i, before)), (-1, self.of("start", k + 1, after))]
                     rows.most(waits, periods * rows.limit)
+        for one, other in components_alike(graph):
+            rows.most([(1, self.of("start", 1, one[0])), (-1, self.of("start", 1, other[0]))], 0)
         if rows.cyclic:
             first = self.of("begin", 1, next(iter(graph.slots)))
             rows.most([(-1, first)], 0)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterator
 from fractions import Fraction
 from functools import cache
 from graphlib import TopologicalSorter
+from itertools import pairwise
 from typing import Any
 
 from .common import Document, need, up
@@ -127,6 +130,41 @@ def _right_before(
         if chains or name in first:
             longest[name] = right_before[name] + duration[name]
     return right_before
+
+
+def components_alike(graph: Graph) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield each component of operations and the next one that is alike."""
+    alike: defaultdict[str, list[list[str]]] = defaultdict(list)
+    for sort, component in zip(*_components(graph)):
+        alike[sort].append(component)
+    for components in alike.values():
+        yield from pairwise(components)
+
+
+def _components(graph: Graph) -> tuple[list[str], list[list[str]]]:
+    """Return what must be equal for components to be alike, and the components, each in the order of operations."""
+    edges, holds = graph.shape["edges"], graph.shape["holds"]
+    joined = {name: [name] for name in graph.operations}
+    for one, other in [*((before, after) for before, after, _ in edges), *((x["from"], x["to"]) for x in holds)]:
+        if joined[one] is not joined[other]:
+            both = joined[one] + joined[other]
+            joined.update(dict.fromkeys(both, both))
+    components: defaultdict[int, list[str]] = defaultdict(list)
+    for name in graph.operations:
+        components[id(joined[name])].append(name)
+    place = {name: k for component in components.values() for k, name in enumerate(component)}
+    parts: defaultdict[int, list[list[Any]]] = defaultdict(list)
+    for before, after, lag in edges:
+        if before != after or lag != 1:
+            parts[id(joined[before])].append(["edge", place[before], place[after], lag])
+    for x in holds:
+        held = ["holds", place[x["from"]], place[x["to"]], x["bytes"], x.get("slot", "")]
+        parts[id(joined[x["from"]])].append(held)
+    sorts = []
+    for number, component in components.items():
+        operations = [{"power_w": {}, **graph.operations[name], "name": ""} for name in component]
+        sorts.append(json.dumps([operations, sorted(parts[number])], sort_keys=True))
+    return sorts, list(components.values())
 
 
 def interval_us(graph: Graph, interval: Document) -> int:

@@ -13,6 +13,7 @@ import pytest
 from proof_referee.cases import variable_name
 from proof_referee.document import canonical
 from proof_referee.rows import Rows
+from proof_referee.task_graphs import Graph, components_alike
 
 import jigsaw_opt as jo
 from jigsaw_opt.documents import encode_instance
@@ -26,7 +27,7 @@ from tests.random_instances import (
     with_power_caps,
     with_route_policies,
 )
-from tests.random_task_graphs import random_mixed_instance, random_task_graph_instance
+from tests.random_task_graphs import random_mixed_instance, random_task_graph_instance, with_copies
 
 Row = tuple[frozenset[tuple[Any, Fraction]], Fraction]
 """Factors of variables with several values, and the most that they add up to."""
@@ -89,7 +90,8 @@ def drawn(seed: int) -> jo.Instance:
     if seed % 5 == 0:
         return tight_instance(seed)
     instance = with_guarantees(with_memory(drawn_as[seed % 5 % 3](seed, horizon, objective), random), random, 8)
-    return with_licences(with_power_caps(with_route_policies(instance, random), random), random)
+    instance = with_licences(with_power_caps(with_route_policies(instance, random), random), random)
+    return with_copies(instance) if seed % 2 else instance
 
 
 def is_apart(instance: jo.Instance, name: Any) -> bool:
@@ -97,19 +99,28 @@ def is_apart(instance: jo.Instance, name: Any) -> bool:
     return name[0] == "order" and len(name) == 3 and any(job.name in name for job in instance.task_graph_jobs)
 
 
+def components_with_another(document: Any) -> int:
+    """Return how many components of task graphs have another one that is alike behind them."""
+    jobs = [job for job in document["jobs"] if "shape" in job]
+    return sum(len(list(components_alike(Graph(document, job)))) for job in jobs)
+
+
 @pytest.mark.parametrize("iterations", ["each", "together"])
 def test_rows_of_random_instances(iterations: str) -> None:
-    compared, kinds = 0, set()
+    compared, alike, kinds = 0, 0, set()
     for seed in range(60):
         instance = drawn(seed)
         limit = Random(seed).choice((1, 5, 12, 50))
-        table = Rows(canonical(json.loads(encode_instance(instance))), limit, iterations == "each")
+        canonical_form = canonical(json.loads(encode_instance(instance)))
+        table = Rows(canonical_form, limit, iterations == "each")
         if all(low <= high for low, high in table.values.values()):
             document = jo.export(instance, to="opb", at_most=limit, iterations=iterations).files["plan.opb"]
             least, rows = exported(document.decode())
             assert least == {name: low for name, (low, _) in table.values.items()}, seed
             assert rows == referees(table), seed
             compared += 1
+            alike += components_with_another(canonical_form)
             kinds |= {name[0] for name in table.values} | {"apart" for name in table.values if is_apart(instance, name)}
     assert compared >= 40
+    assert alike >= 20
     assert "apart" in kinds and ("peak" in kinds) == (iterations == "each")
