@@ -119,6 +119,7 @@ def test_the_checker_stands_on_the_definitions_alone() -> None:
         "model",
         "phased_plan",
         "plan",
+        "power",
         "route_policy",
         "task_graph",
     }
