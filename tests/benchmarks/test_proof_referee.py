@@ -11,9 +11,22 @@ from proof_referee import fault_of
 from jigsaw_opt import Options, check_proof, instances, solve
 from jigsaw_opt.documents import decode_instance, decode_proof, encode_instance, encode_proof, instance_sha256
 from jigsaw_opt.errors import JigsawError
+from jigsaw_opt.problem import Instance
 from tests.checking.proof_mutants import mutants
 
 Document = dict[str, Any]
+
+
+def proof_document(instance: Instance, bound: int | None, argument: Document) -> Document:
+    """Return the document of a proof, as a dictionary."""
+    return {
+        "format": "jigsaw-proof/1",
+        "instance": instance.name,
+        "instance_sha256": instance_sha256(instance),
+        "objective": instance.objective,
+        "bound": bound,
+        "argument": argument,
+    }
 
 
 def verdict(instance: Document, proof: Document) -> bool:
@@ -36,14 +49,7 @@ def number_in(fault: str | None) -> int:
 def test_an_argument_of_nothing_proves_zero() -> None:
     instance = instances.load("tiny/000")
     document = json.loads(encode_instance(instance))
-    proof = {
-        "format": "jigsaw-proof/1",
-        "instance": instance.name,
-        "instance_sha256": instance_sha256(instance),
-        "objective": instance.objective,
-        "bound": 0,
-        "argument": {"kind": "none"},
-    }
+    proof = proof_document(instance, 0, {"kind": "none"})
     assert verdict(document, proof)
     some = {"kind": "some jobs", "jobs": [instance.jobs[0].name], "argument": {"kind": "none"}}
     assert verdict(document, {**proof, "argument": some})
@@ -79,14 +85,7 @@ def test_bins_too_few_for_the_workers_are_judged_alike() -> None:
     instance = instances.load("server/link-bound")
     document = json.loads(encode_instance(instance))
     argument = {"kind": "bins", "limit": 5, "links": [], "prices": {instance.jobs[0].name: 1}}
-    proof = {
-        "format": "jigsaw-proof/1",
-        "instance": instance.name,
-        "instance_sha256": instance_sha256(instance),
-        "objective": instance.objective,
-        "bound": 6,
-        "argument": argument,
-    }
+    proof = proof_document(instance, 6, argument)
     assert verdict(document, proof)
     assert not verdict(document, {**proof, "bound": 10**9, "argument": {**argument, "limit": 10**9 - 1}})
     assert not verdict(document, {**proof, "argument": {**argument, "prices": {instance.jobs[0].name: 0}}})
@@ -115,14 +114,7 @@ def test_orders_of_two_jobs_that_share_a_gpu_are_judged_alike() -> None:
     pair = {"kind": "pair", "jobs": ["a", "b"], "rows": [[1, 3, 18, 1]]}  # b first: it ends at 3, a at 9
     completions = [{"names": ["a"], "completion": 6}, {"names": ["b"], "completion": 3}]
     argument = {"kind": "completions", "completions": completions, "denominator": 1, "rows": [pair]}
-    proof = {
-        "format": "jigsaw-proof/1",
-        "instance": "shared",
-        "instance_sha256": instance_sha256(decode_instance(json.dumps(document))),
-        "objective": "weighted_completion",
-        "bound": 18,
-        "argument": argument,
-    }
+    proof = proof_document(decode_instance(json.dumps(document)), 18, argument)
     assert verdict(document, proof)
     assert not any(verdict(document, {**proof, "argument": other}) for _, other in mutants(argument))
 
@@ -138,14 +130,7 @@ def test_intervals_of_time_and_changed_ones_are_judged_alike() -> None:
         "resources": [{"kind": "gpus", "prices": [gpus], "capacity": 2}],
         "intervals": [[0, 0, 852, 690], [0, 0, 1696, 100], [0, 0, 1664, 350], [0, 0, 1088, 410], [0, 5, 1056, 465]],
     }
-    proof = {
-        "format": "jigsaw-proof/1",
-        "instance": instance.name,
-        "instance_sha256": instance_sha256(instance),
-        "objective": instance.objective,
-        "bound": 0,
-        "argument": argument,
-    }
+    proof = proof_document(instance, 0, argument)
     proof["bound"] = number_in(fault_of(document, proof))
     assert verdict(document, proof)
     changed = [other for _, other in mutants(argument)]
@@ -179,14 +164,7 @@ def test_intervals_and_fragments_prove_the_same_number(name: str, kind: str, may
         "resources": [resource],
         "intervals": [[0, 0, 30000, 10**9], [0, 500, 70000, 3 * 10**8]],
     }
-    proof = {
-        "format": "jigsaw-proof/1",
-        "instance": instance.name,
-        "instance_sha256": instance_sha256(instance),
-        "objective": instance.objective,
-        "bound": 0,
-        "argument": argument,
-    }
+    proof = proof_document(instance, 0, argument)
     proof["bound"] = number_in(fault_of(document, proof))
     assert verdict(document, proof)
     assert not verdict(document, {**proof, "argument": {**argument, "intervals": [[0, -1, 1, 1]]}})

@@ -21,6 +21,7 @@ from jigsaw_opt.instances import load
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server
 from jigsaw_opt.problem.bound_proof import BoundProof
 from jigsaw_opt.problem.instance import Objective
+from tests.benchmarks.test_proof_referee import proof_document
 
 Document = dict[str, Any]
 WEIGHTED: Objective = "weighted_completion"
@@ -55,14 +56,7 @@ def refusal(cluster: Document, jobs: list[Document], argument: Document) -> str:
         "objective": "makespan",
     }
     instance = decode_instance(json.dumps(document))
-    proof = {
-        "format": "jigsaw-proof/1",
-        "instance": "large",
-        "instance_sha256": instance_sha256(instance),
-        "objective": "makespan",
-        "bound": 2,
-        "argument": argument,
-    }
+    proof = proof_document(instance, 2, argument)
     assert fault_of(document, proof) is not None
     fault = check_proof(instance, decode_proof(json.dumps(proof)))
     assert fault is not None

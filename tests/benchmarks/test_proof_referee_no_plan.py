@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from proof_referee import fault_of
 
-from jigsaw_opt.documents import decode_instance, encode_instance, instance_sha256
+from jigsaw_opt.documents import decode_instance, encode_instance
 from jigsaw_opt.instances import load
-from tests.benchmarks.test_proof_referee import verdict
+from tests.benchmarks.test_proof_referee import proof_document, verdict
 from tests.checking.proof_mutants import mutants
 
 Document = dict[str, Any]
@@ -24,19 +24,13 @@ def no_plan(document: Document, upper_bound: int, bound: int | None = None) -> D
         inner = {"kind": "placements", "bound": upper_bound + 1, "order": [slot], "arguments": [], "tree": {}}
     else:
         inner = {"kind": "cases", "limit": upper_bound, "iterations": "together", "branches": [], "tree": [-1]}
-    return {
-        "format": "jigsaw-proof/1",
-        "instance": document["name"],
-        "instance_sha256": instance_sha256(decode_instance(json.dumps(document))),
-        "objective": document["objective"],
-        "bound": bound,
-        "argument": {
-            "kind": "no plan",
-            "jobs": [job["name"] for job in graphs or document["jobs"]],
-            "upper_bound": upper_bound,
-            "argument": inner,
-        },
+    argument = {
+        "kind": "no plan",
+        "jobs": [job["name"] for job in graphs or document["jobs"]],
+        "upper_bound": upper_bound,
+        "argument": inner,
     }
+    return proof_document(decode_instance(json.dumps(document)), bound, argument)
 
 
 def upper_bound_of(document: Document) -> int:

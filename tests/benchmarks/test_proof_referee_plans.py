@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from jigsaw_opt import Options, instances, solve
-from jigsaw_opt.documents import encode_instance, instance_sha256
+from jigsaw_opt.documents import encode_instance
 from jigsaw_opt.problem import Instance
 from jigsaw_opt.solvers.case_search import prove_by_cases
-from tests.benchmarks.test_proof_referee import verdict
+from tests.benchmarks.test_proof_referee import proof_document, verdict
 from tests.checking.proof_mutants import mutants
 from tests.random_instances import tight_instance
 from tests.random_task_graphs import random_mixed_instance
@@ -20,15 +20,9 @@ from tests.random_task_graphs import random_mixed_instance
 def agreed(instance: Instance, argument: Any, bound: int) -> None:
     """Check that both accept an argument, and say the same of some mutants."""
     document = json.loads(encode_instance(instance))
-    proof = {
-        "format": "jigsaw-proof/1",
-        "instance": instance.name,
-        "instance_sha256": instance_sha256(instance),
-        "objective": instance.objective,
-        "bound": bound,
-    }
     argument = json.loads(json.dumps(argument))
-    assert verdict(document, {**proof, "argument": argument})
+    proof = proof_document(instance, bound, argument)
+    assert verdict(document, proof)
     changes = [changed for _, changed in mutants(argument)]
     for changed in changes[:: 1 + len(changes) // 20]:
         verdict(document, {**proof, "argument": changed})
